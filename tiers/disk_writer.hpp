@@ -1,0 +1,120 @@
+// DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash promise (B-6):
+// extents → fdatasync → idx.tmp → fdatasync → rename → directory sync → published; removal: unlink index → directory
+// sync → punch extents or unlink the file. A failed sync is final: the conversation is dropped, never retried.
+//
+// Ownership: a job is immutable and holds references to the buffers it writes; they come back with its result, so that
+// buffers are only released on the engine loop. Thread-safety: the writer lives on one thread; jobs and results cross
+// through a WriteQueue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/file_system.hpp"
+#include "core/image.hpp"
+#include "core/io_queue.hpp"
+#include "core/manifest.hpp"
+#include "core/result.hpp"
+#include "core/session_file.hpp"
+
+namespace strata {
+
+using JobId = uint64_t;
+
+struct PartWrite {
+  HostBufferRef source;     // payload at its beginning
+  uint64_t bytes = 0;       // payload
+  uint64_t offset = 0;      // in the own file, aligned
+  size_t manifest_index = 0;  // whose digest the writer fills in
+};
+
+// Publish one generation of one conversation.
+struct PublishJob {
+  ConversationId id;
+  bool create_file = false;     // the .sess does not exist yet (only with parts to write)
+  SessionHeader header;
+  uint64_t file_length = 0;     // of the own file after the job
+  std::vector<PartWrite> writes;
+  Manifest manifest;            // complete but for the digests of `writes`
+};
+
+struct FreedExtent {
+  uint64_t offset = 0;
+  uint64_t length = 0;  // aligned
+};
+
+// Give space back: unlink an index first (if remove_index), then punch extents of a file or unlink it whole.
+struct ReleaseJob {
+  ConversationId id;
+  bool remove_index = false;
+  struct FileRelease {
+    ConversationId file;
+    bool remove_file = false;
+    std::vector<FreedExtent> punch;
+  };
+  std::vector<FileRelease> files;
+};
+
+// Rename a bad conversation's index to conv-<id>.idx.bad; its session file stays for others that refer to it.
+struct QuarantineJob {
+  ConversationId id;
+};
+
+struct WriteJob {
+  JobId id = 0;
+  std::string folder;
+  std::variant<PublishJob, ReleaseJob, QuarantineJob> work;
+};
+using WriteJobRef = std::shared_ptr<const WriteJob>;
+
+struct WriteResult {
+  JobId id = 0;
+  WriteJobRef job;                   // brings the buffer references back
+  Status status;                     // cancelled: never started
+  bool published = false;            // also true when only the directory sync after the rename failed
+  std::vector<Digest> digests;       // one per PublishJob::writes
+  uint64_t index_allocated_bytes = 0;
+  uint64_t written_bytes = 0;
+  uint64_t duration_ns = 0;
+  struct FileSize {
+    ConversationId file;
+    uint64_t allocated_bytes = 0;    // after the job; 0: gone
+  };
+  std::vector<FileSize> files;
+};
+
+// The two ends of the mailbox. post/cancel/collect are called by the engine loop and never wait.
+class WriteQueue {
+ public:
+  virtual ~WriteQueue() = default;
+  virtual void post(WriteJobRef job) = 0;
+  // True when the job had not started and never will; its result (cancelled) still comes through collect.
+  virtual bool cancel(JobId id) = 0;
+  virtual std::vector<WriteResult> collect() = 0;
+  // A foreground read runs: the writer holds back new transfers, unless it is past its deadline.
+  virtual void set_foreground(bool reading) = 0;
+};
+
+class DiskWriter {
+ public:
+  DiskWriter(FileSystem& files, IoQueue& io, Clock& clock) : files_(files), io_(io), clock_(clock) {}
+  // Runs one job from its first system call to its last. Blocks; meant for the writer's own thread.
+  WriteResult run(const WriteJobRef& job);
+
+ private:
+  Status publish(const WriteJob& job, const PublishJob& work, WriteResult& result);
+  Status write_parts(FileHandle file, const PublishJob& work, WriteResult& result);
+  Status write_index(const WriteJob& job, Manifest manifest, WriteResult& result);
+  Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
+  Status quarantine(const WriteJob& job, const QuarantineJob& work);
+
+  FileSystem& files_;
+  IoQueue& io_;
+  Clock& clock_;
+};
+
+}  // namespace strata
