@@ -1,0 +1,40 @@
+// PinnedPool: page-aligned host memory for parts, registered with the device where it allows, counted to the byte
+// (RAM-1, invariant 3). Sizes are rounded up to size classes (page multiples, four steps per doubling); released
+// buffers are kept for reuse and given back to the system when the budget is needed by another class.
+// Ownership: buffers hold the pool's state alive; released when the last reference goes. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/device.hpp"
+#include "core/image.hpp"
+#include "core/log.hpp"
+#include "core/result.hpp"
+
+namespace strata {
+
+class PinnedPool {
+ public:
+  // budget_bytes counts buffers in use and kept ones together, at their class size.
+  PinnedPool(Device& device, Log& log, uint64_t budget_bytes);
+  ~PinnedPool();
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+
+  // What a buffer of `bytes` costs.
+  [[nodiscard]] static uint64_t class_bytes(uint64_t bytes);
+  // exhausted: the budget does not allow it, or the system has no memory.
+  Result<HostBufferRef> allocate(uint64_t bytes);
+  [[nodiscard]] uint64_t in_use_bytes() const;
+  [[nodiscard]] uint64_t allocated_bytes() const;  // in use and kept; never above the budget
+  [[nodiscard]] uint64_t budget_bytes() const;
+  // Gives kept buffers back to the system until at least `bytes` of the budget are unallocated, or none is kept.
+  void trim(uint64_t bytes);
+
+ private:
+  class State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace strata
