@@ -497,17 +497,20 @@ void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
   entry.index_bytes = result.index_allocated_bytes;
   entry.last_used_ns = posted.spill.image->last_used_ns;
   const ConversationId id = entry.head.id;
-  Freed freed;
+  std::optional<Entry> old;
   if (Entry* older = find(id)) {
     entry.held_by_user = older->held_by_user;
-    const Entry old = take_entry(older->key);
-    forget_user(old.key, old.head, freed);
-    if (old.image) unref_extents(*old.image, freed);
-    listener_.gone(old, ReadReason::none);
+    old = take_entry(older->key);
   }
   by_id_[id] = entry.key;
   const uint64_t key = entry.key;
   entries_[key] = std::move(entry);
+  Freed freed;
+  if (old) {
+    forget_user(old->key, old->head, freed);
+    if (old->image) unref_extents(*old->image, freed);
+    listener_.gone(*old, ReadReason::none);
+  }
   listener_.appeared(entries_.at(key));
   post_release(id, false, 0, std::move(freed));
 }
@@ -520,9 +523,8 @@ void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
   }
   own.users.erase(posted.spill.key);
   if (!own.exists) {
-    // The writer removed the new file again; nobody refers to it.
-    freed.erase(posted.head.id);
-    if (own.users.empty()) files_.erase(posted.head.id);
+    freed.erase(posted.head.id);  // the writer removed the new file again
+    files_.erase(posted.head.id);
   }
   let_go(posted.spill);
   post_release(posted.head.id, false, 0, std::move(freed));
@@ -634,8 +636,8 @@ DiskTier::Entry DiskTier::take_entry(uint64_t key) {
 void DiskTier::remove(uint64_t key, ReadReason why) {
   const Entry entry = take_entry(key);
   Freed freed;
-  if (entry.image) unref_extents(*entry.image, freed);
   forget_user(key, entry.head, freed);
+  if (entry.image) unref_extents(*entry.image, freed);
   ports_.metrics.add("strata_evictions_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
   listener_.gone(entry, why);
   post_release(entry.head.id, true, entry.index_bytes, std::move(freed));
