@@ -35,6 +35,7 @@ inline constexpr uint32_t kMaxOpsInFlight = 64;          // of one IoQueue
 // Plans
 inline constexpr uint32_t kMaxPlanCandidates = 64;       // images compared token by token for one plan
 inline constexpr uint32_t kMinReuseTokens = 16;          // a shorter match is not worth a transfer
+inline constexpr uint64_t kMinDecidingNs = 20'000'000;  // a restore quicker than this is done without weighing it
 inline constexpr uint32_t kMaxGhosts = 4096;             // removed conversations remembered to say why (OBS-1)
 inline constexpr uint32_t kMaxPlanRetries = 8;           // a plan whose source failed is made again
 

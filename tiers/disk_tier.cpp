@@ -528,6 +528,10 @@ void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
   }
   let_go(posted.spill);
   post_release(posted.head.id, false, 0, std::move(freed));
+  if (!result.status.ok() && result.status.error().code == ErrorCode::cancelled) {
+    ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
+    return;
+  }
   drop_pending(posted.spill, skip_reason(result.status), result.status.ok() ? "" : result.status.error().message);
   listener_.spill_dropped(*posted.spill.image);
 }
