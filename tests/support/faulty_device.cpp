@@ -1,6 +1,6 @@
 #include "tests/support/faulty_device.hpp"
 
-namespace strata {
+namespace strata::testing {
 
 void FaultyDevice::set_faults(const DeviceFaults& faults) {
   faults_ = faults;
@@ -51,4 +51,4 @@ Status FaultyDevice::wait(DeviceEvent event) {
   return inner_.wait(event);
 }
 
-}  // namespace strata
+}  // namespace strata::testing

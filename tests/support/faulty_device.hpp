@@ -5,7 +5,7 @@
 
 #include "core/device.hpp"
 
-namespace strata {
+namespace strata::testing {
 
 struct DeviceFaults {  // n-th call; 0: none
   uint64_t fail_allocate_at = 0;
@@ -58,4 +58,4 @@ class FaultyDevice final : public Device {
   uint32_t late_ = 0;
 };
 
-}  // namespace strata
+}  // namespace strata::testing

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-namespace strata {
+namespace strata::testing {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
@@ -119,4 +119,4 @@ Result<size_t> FaultyIoQueue::poll(size_t min, uint64_t timeout_ns, std::span<Io
   return count;
 }
 
-}  // namespace strata
+}  // namespace strata::testing

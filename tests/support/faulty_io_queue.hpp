@@ -13,7 +13,7 @@
 
 #include "core/io_queue.hpp"
 
-namespace strata {
+namespace strata::testing {
 
 struct IoFaults {
   uint64_t fail_at = 0;  // the n-th operation (of kind `only`) fails and is not carried out; 0: none
@@ -74,4 +74,4 @@ class FaultyIoQueue final : public IoQueue {
   bool paused_ = false;
 };
 
-}  // namespace strata
+}  // namespace strata::testing
