@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kNearestTokens = 1024;      // edits closer than this are as cheap as they get
 constexpr uint32_t kNearestFloorTokens = 256;  // the same for short conversations
 constexpr double kUsualReachTokens = 32768;    // edits deeper than this are rarer:
-constexpr double kDeepWeight = 0.2;            // so much, per octave
+constexpr double kDeepWeight = 0.05;           // so much, per octave
 constexpr double kCellRatio = 1.05;       // candidates closer to one another than this are as good as one
 constexpr uint32_t kMaxMultiples = 4096;  // candidates by distance that are looked at for one prompt
 
@@ -47,7 +47,7 @@ class Selection {
     // best[k][j]: least waste of edits up to candidate j's distance, k chosen, j the last of them.
     std::vector<std::vector<Step>> best(count + 1, std::vector<Step>(n));
     for (size_t j = 0; j < n && !forced_before(j, 0); ++j)
-      best[1][j] = {gap(0, candidates_[j].distance), kNone};
+      best[1][j] = {gap(-1, candidates_[j].distance), kNone};
     for (size_t k = 2; k <= count; ++k) {
       for (size_t j = k - 1; j < n; ++j) best[k][j] = extend(best[k - 1], j);
     }
@@ -61,12 +61,18 @@ class Selection {
     size_t previous = kNone;
   };
 
-  // Waste of edits between two neighbouring checkpoints.
+  // Waste of edits between two neighbouring checkpoints; `nearer` is negative before the first one.
   [[nodiscard]] double gap(double nearer, double farther) const {
-    const double from = std::max(nearer, nearest_);
-    const double to = std::max(farther, from);
-    const double middle = std::clamp(kUsualReachTokens, from, to);
-    return waste(from, middle, to) + kDeepWeight * waste(middle, to, to);
+    double sum = 0;
+    for (const double growth : {nearest_, 4 * nearest_}) {
+      const double start = nearer < 0 ? 0 : nearer + growth;
+      const double from =
+          std::max({start, nearest_, growth / 2});  // nearer edits will find newer checkpoints
+      const double to = std::max(farther + growth, from);
+      const double middle = std::clamp(kUsualReachTokens, from, to);
+      sum += waste(from, middle, to) + kDeepWeight * waste(middle, to, to);
+    }
+    return sum;
   }
 
   // Is there a forced candidate in [begin, end)?
@@ -162,16 +168,16 @@ void add_multiples(std::vector<uint32_t>& positions, uint32_t from, uint32_t to,
     positions.push_back(static_cast<uint32_t>(at));
 }
 
-// At doubling distances before the end, where nothing lies close by already.
-void add_spread(std::vector<uint32_t>& positions, uint32_t from, uint32_t to) {
-  std::vector<uint32_t> added;
+// At doubling distances before the end, where no border (sorted) lies close by: an edit starts at one.
+std::vector<uint32_t> spread_positions(std::span<const uint32_t> borders, uint32_t from, uint32_t to) {
+  std::vector<uint32_t> result;
   for (uint64_t distance = nearest_useful(to); distance < to - from; distance *= 2) {
     const auto at = static_cast<uint32_t>(to - distance);
-    const auto slack = static_cast<uint32_t>(distance / 4);
-    const auto near = std::lower_bound(positions.begin(), positions.end(), at - std::min(at, slack));
-    if (near == positions.end() || *near > at + slack) added.push_back(at);
+    const auto slack = static_cast<uint32_t>(distance / 8);
+    const auto near = std::lower_bound(borders.begin(), borders.end(), at - std::min(at, slack));
+    if (near == borders.end() || *near > at + slack) result.push_back(at);
   }
-  positions.insert(positions.end(), added.begin(), added.end());
+  return result;
 }
 
 }  // namespace
@@ -184,9 +190,11 @@ std::vector<uint32_t> checkpoint_positions(uint32_t from, uint32_t to, std::span
                [&](uint32_t border) { return border > from && border < to; });
   sort_unique(positions);
   const uint32_t first_border = borders.empty() ? 0 : *std::min_element(borders.begin(), borders.end());
+  if (rules.spread) {
+    const std::vector<uint32_t> spread = spread_positions(positions, from, to);
+    positions.insert(positions.end(), spread.begin(), spread.end());
+  }
   if (rules.every_tokens > 0) add_multiples(positions, from, to, rules.every_tokens);
-  sort_unique(positions);
-  if (rules.spread) add_spread(positions, from, to);
   sort_unique(positions);
   return thin(positions, to, first_border, size_t{4} * rules.max, rules.spread);
 }
