@@ -1,5 +1,6 @@
-// Parking: a slot's conversation becomes an image in the RAM tier by copying only what is not there yet (B-1); the same
-// machinery takes checkpoints while a prompt is read (RAM-6), and empties the slots at shutdown (DISK-7).
+// Parking: a slot's conversation becomes an image in the RAM tier by copying only what is not there yet
+// (B-1); the same machinery takes checkpoints while a prompt is read (RAM-6), and empties the slots at
+// shutdown (DISK-7).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,8 +35,9 @@ ImageRef Stack::image_of(const Slot& from, uint32_t tokens) {
   return image;
 }
 
-// The image's parts: what the slot inherits and still has unchanged, and new ones for the rest. `fresh` are those that
-// need their bytes copied. False when the state at `tokens` cannot be had (a fork point without a checkpoint).
+// The image's parts: what the slot inherits and still has unchanged, and new ones for the rest. `fresh` are
+// those that need their bytes copied. False when the state at `tokens` cannot be had (a fork point without a
+// checkpoint).
 bool Stack::collect_parts(const Slot& from, uint32_t tokens, Image& image, std::vector<PartRef>& fresh) {
   const auto add = [&](PartRef part) {
     if (!part->ram) fresh.push_back(part);
@@ -62,14 +64,13 @@ bool Stack::collect_parts(const Slot& from, uint32_t tokens, Image& image, std::
     if (part->ram || part->disk) (void)insert_part(image.parts, part);
   }
   for (StageId stage = 0; stage < model_.stages; ++stage) {
-    if (model_.checkpoint_bytes[stage] == 0) continue;
     if (const PartRef known = find_checkpoint(image.parts, stage, tokens); known && known->ram) continue;
     if (tokens != from.length()) return false;
     auto live = std::make_shared<Part>();
     live->kind = PartKind::checkpoint;
     live->stage = stage;
     live->first = tokens;
-    live->bytes = model_.checkpoint_bytes[stage];
+    live->bytes = std::max(model_.checkpoint_bytes[stage], kEmptyCheckpointBytes);
     add(std::move(live));
   }
   return true;
@@ -127,8 +128,10 @@ CopyOut::State Stack::step_parking(Parking& parking) {
   const CopyOut::State state = parking.copy->step();
   if (state == CopyOut::State::running) return state;
   --slot(parking.slot).copies_out;
-  if (state == CopyOut::State::done) parked(parking);
-  else park_failed(parking);
+  if (state == CopyOut::State::done)
+    parked(parking);
+  else
+    park_failed(parking);
   return state;
 }
 
@@ -158,11 +161,12 @@ void Stack::parked(Parking& parking) {
   metrics.add("strata_parked_bytes_total", {}, static_cast<double>(parking.copy->bytes()));
   metrics.add("strata_parked_image_bytes_total", {}, static_cast<double>(payload_bytes(image->parts)));
   metrics.observe_seconds("strata_park_seconds", {}, ms / 1e3);
-  ports_.log.write(LogLevel::info,
-                   fmt::format("strata: conversation cache: parked {} tokens in {:.1f} ms; new_bytes={} parked={} "
-                               "bytes={} evictions={}",
-                               image->length(), ms, parking.copy->bytes(), ram_->size(), ram_->in_use_bytes(),
-                               before + 1 > ram_->size() ? before + 1 - ram_->size() : 0));
+  ports_.log.write(
+      LogLevel::info,
+      fmt::format("strata: conversation cache: parked {} tokens in {:.1f} ms; new_bytes={} parked={} "
+                  "bytes={} evictions={}",
+                  image->length(), ms, parking.copy->bytes(), ram_->size(), ram_->in_use_bytes(),
+                  before + 1 > ram_->size() ? before + 1 - ram_->size() : 0));
 }
 
 void Stack::park_failed(Parking& parking) {
@@ -185,9 +189,10 @@ void Stack::skip_parking(const Slot& from, SkipReason why, uint64_t needed) {
     }
     for (const uint64_t bytes : model_.checkpoint_bytes) needed += bytes;
   }
-  ports_.log.write(LogLevel::warning,
-                   fmt::format("strata: conversation cache: skip parking ({}; need {:.1f} MiB, have {:.1f} MiB)",
-                               label(why), mib(needed), mib(options_.ram_budget_bytes)));
+  ports_.log.write(
+      LogLevel::warning,
+      fmt::format("strata: conversation cache: skip parking ({}; need {:.1f} MiB, have {:.1f} MiB)",
+                  label(why), mib(needed), mib(options_.ram_budget_bytes)));
 }
 
 // --- what a slot inherits
@@ -211,12 +216,11 @@ void Stack::drop_parts_behind(Slot& target, uint32_t tokens) {
 void Stack::take_checkpoint(Slot& from) {
   std::vector<PartRef> parts;
   for (StageId stage = 0; stage < model_.stages; ++stage) {
-    if (model_.checkpoint_bytes[stage] == 0) continue;
     auto part = std::make_shared<Part>();
     part->kind = PartKind::checkpoint;
     part->stage = stage;
     part->first = from.length();
-    part->bytes = model_.checkpoint_bytes[stage];
+    part->bytes = std::max(model_.checkpoint_bytes[stage], kEmptyCheckpointBytes);
     parts.push_back(std::move(part));
   }
   uint64_t needed = 0;
@@ -229,7 +233,8 @@ void Stack::take_checkpoint(Slot& from) {
   CheckpointCopy taking;
   taking.slot = from.id;
   taking.parts = parts;
-  taking.copy = std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(parts));
+  taking.copy =
+      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(parts));
   checkpoints_.push_back(std::move(taking));
 }
 

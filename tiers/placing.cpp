@@ -1,5 +1,6 @@
-// Placing a request: plan → slot → park the outgoing conversation → restore the match. Every failure on the way costs a
-// re-read with a reason, never an answer (design: docs/architecture.md, "A request, from end to end").
+// Placing a request: plan → slot → park the outgoing conversation → restore the match. Every failure on the
+// way costs a re-read with a reason, never an answer (design: docs/architecture.md, "A request, from end to
+// end").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,10 +15,14 @@ namespace {
 
 Tier tier_of(Plan::Source source) {
   switch (source) {
-    case Plan::Source::slot: return Tier::vram;
-    case Plan::Source::ram: return Tier::ram;
-    case Plan::Source::disk: return Tier::disk;
-    case Plan::Source::none: break;
+    case Plan::Source::slot:
+      return Tier::vram;
+    case Plan::Source::ram:
+      return Tier::ram;
+    case Plan::Source::disk:
+      return Tier::disk;
+    case Plan::Source::none:
+      break;
   }
   return Tier::none;
 }
@@ -28,28 +33,38 @@ double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 void Stack::advance(Active& active) {
   if (active.finished && active.state == RequestState::waiting) return;
-  // Each step either waits for something outside or leads to the next one; bounded by the number of steps there are.
+  // Each step either waits for something outside or leads to the next one; bounded by the number of steps
+  // there are.
   for (int i = 0; i < 8; ++i) {
     const Step before = active.step;
     switch (active.step) {
-      case Step::planning: plan(active); break;
+      case Step::planning:
+        plan(active);
+        break;
       case Step::loading_body: {
         const DiskTier::Entry* entry = disk_->find(active.plan.key);
         if (entry != nullptr && entry->loading) return;
         active.step = Step::planning;
         break;
       }
-      case Step::parking_donor: donor_parked(active); break;
-      case Step::parking_outgoing: fill_slot(active); break;
+      case Step::parking_donor:
+        donor_parked(active);
+        break;
+      case Step::parking_outgoing:
+        fill_slot(active);
+        break;
       case Step::restoring: {
         const Restore::State state = active.restore->step();
         if (state == Restore::State::running) return;
         Slot& target = slot(active.placement.slot);
-        if (state == Restore::State::done) restore_done(active, target);
-        else restore_failed(active, target);
+        if (state == Restore::State::done)
+          restore_done(active, target);
+        else
+          restore_failed(active, target);
         break;
       }
-      case Step::settled: return;
+      case Step::settled:
+        return;
     }
     if (active.finished && active.step == Step::planning) {
       // The owner went away while this was on its way; whatever the slot holds, it keeps.
@@ -112,9 +127,10 @@ void Stack::follow_plan(Active& active) {
     if (active.may_fork_slots && parks()) {
       // The state is shared through the RAM tier: park it, then plan again with what is parked.
       if (stays) claim(active, *target);
-      park_donor(active, source, source.copies_out == 0 && !(source.request && source.request != active.request.id)
-                                     ? source.length()
-                                     : plan.usable_tokens);
+      park_donor(active, source,
+                 source.copies_out == 0 && !(source.request && source.request != active.request.id)
+                     ? source.length()
+                     : plan.usable_tokens);
       return;
     }
     if (plan.in_place && (active.placement.slot == kNoSlot || active.placement.slot == source.id)) {
@@ -168,7 +184,8 @@ void Stack::unpin_source(Active& active) {
 void Stack::park_donor(Active& active, Slot& donor, uint32_t tokens) {
   SkipReason why = SkipReason::off;
   active.may_fork_slots = false;  // one try; the next plan finds the parked image, or does without
-  if (tokens == donor.length() && stored_state(donor)) return;  // the planner preferred the slot; plan again without
+  if (tokens == donor.length() && stored_state(donor))
+    return;  // the planner preferred the slot; plan again without
   active.parking = start_parking(donor, tokens, why);
   if (!active.parking) {
     skip_parking(donor, why, 0);
@@ -187,11 +204,13 @@ void Stack::donor_parked(Active& active) {
 
 bool Stack::stored_state(const Slot& held) const {
   const RamTier::Entry* parked = ram_->find(held.conversation);
-  if (parked != nullptr && parked->image->generation == held.generation && parked->image->length() == held.length()) {
+  if (parked != nullptr && parked->image->generation == held.generation &&
+      parked->image->length() == held.length()) {
     return true;
   }
   const DiskTier::Entry* stored = disk_ ? disk_->find(held.conversation) : nullptr;
-  return stored != nullptr && stored->head.generation == held.generation && stored->head.token_count == held.length();
+  return stored != nullptr && stored->head.generation == held.generation &&
+         stored->head.token_count == held.length();
 }
 
 void Stack::park_outgoing(Active& active) {
@@ -264,7 +283,8 @@ void Stack::start_restore(Active& active, Slot& target) {
   for (const PartRef& part : request.parts) ram_->hold(part);
   active.held = request.parts;
   request.keep_into = keep_buffers(request.parts);
-  Restore::Ports ports{ports_.model, ports_.device, ports_.clock, in_stream_, ports_.files, reader_.get(), staging_pool_.get()};
+  Restore::Ports ports{ports_.model, ports_.device, ports_.clock,       in_stream_,
+                       ports_.files, reader_.get(), staging_pool_.get()};
   active.restore = std::make_unique<Restore>(ports, std::move(request));
   active.restore_started_ns = ports_.clock.monotonic_ns();
   active.step = Step::restoring;
@@ -318,7 +338,8 @@ void Stack::restore_done(Active& active, Slot& target) {
     if (part->is_block() ? part->end() <= tokens : part->first <= tokens) inherited.push_back(part);
   }
   inherit(target, std::move(inherited));
-  const bool in_ram = std::all_of(image->parts.begin(), image->parts.end(), [](const PartRef& part) { return part->ram != nullptr; });
+  const bool in_ram = std::all_of(image->parts.begin(), image->parts.end(),
+                                  [](const PartRef& part) { return part->ram != nullptr; });
   if (active.plan.source == Plan::Source::disk && in_ram && ram_->on() && ram_->find(image->id) == nullptr) {
     const uint64_t key = next_key_++;
     ram_->admit(key, image);
@@ -339,8 +360,9 @@ void Stack::restore_failed(Active& active, Slot& target) {
   unpin_source(active);
   active.step = Step::planning;
   if (cancelled) return;
-  ports_.log.write(LogLevel::warning, fmt::format("strata: conversation cache: restore into slot {} failed ({}): {}",
-                                                  target.id, label(reason), error.message));
+  ports_.log.write(LogLevel::warning,
+                   fmt::format("strata: conversation cache: restore into slot {} failed ({}): {}", target.id,
+                               label(reason), error.message));
   active.avoid.insert(key);
   active.cause = {reason, 0};
   active.cause_fixed = true;
@@ -389,10 +411,11 @@ void Stack::report_placement(const Active& active) {
   }
   if (placement.tier == Tier::disk) {
     const double megabytes = static_cast<double>(placement.disk_bytes) / 1e6;
-    ports_.log.write(LogLevel::info,
-                     fmt::format("strata: conversation disk: hit {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s)",
-                                 placement.reused_tokens, static_cast<double>(placement.disk_bytes) / limits::kMiB,
-                                 ms(placement.placing_ns), megabytes / std::max(ms(placement.placing_ns) / 1e3, 1e-9)));
+    ports_.log.write(
+        LogLevel::info,
+        fmt::format("strata: conversation disk: hit {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s)",
+                    placement.reused_tokens, static_cast<double>(placement.disk_bytes) / limits::kMiB,
+                    ms(placement.placing_ns), megabytes / std::max(ms(placement.placing_ns) / 1e3, 1e-9)));
   }
 }
 

@@ -37,10 +37,14 @@ struct Planner::Best {
   // Among equals: a slot that just goes on, RAM, a slot that would lose what it holds, disk.
   [[nodiscard]] static int rank(const Plan& plan) {
     switch (plan.source) {
-      case Plan::Source::slot: return plan.loses_conversation ? 2 : 0;
-      case Plan::Source::ram: return 1;
-      case Plan::Source::disk: return 3;
-      case Plan::Source::none: break;
+      case Plan::Source::slot:
+        return plan.loses_conversation ? 2 : 0;
+      case Plan::Source::ram:
+        return 1;
+      case Plan::Source::disk:
+        return 3;
+      case Plan::Source::none:
+        break;
     }
     return 4;
   }
@@ -93,8 +97,8 @@ void Planner::consider_slots(const Request& request, Best& best) const {
     const uint32_t shared = common_prefix(slot.span(), request.prompt);
     best.share(shared, slot.length());
     const bool claimed = request.claimed == slot.id;
-    const bool here = claimed ? slot.copies_out == 0
-                              : slot.idle() && (!request.only_slot || *request.only_slot == slot.id);
+    const bool here =
+        claimed ? slot.copies_out == 0 : slot.idle() && (!request.only_slot || *request.only_slot == slot.id);
     Plan offer;
     offer.source = Plan::Source::slot;
     offer.slot = slot.id;
@@ -164,7 +168,8 @@ void Planner::consider_disk(const Request& request, const DiskTier::Entry& entry
         if (position <= bound) offer.usable_tokens = position;
       }
     }
-    // Less than a chunk in common is not worth reading a body for: any two conversations share their first tokens.
+    // Less than a chunk in common is not worth reading a body for: any two conversations share their first
+    // tokens.
     if (candidate.at_least == 0 && !candidate.whole) return;
   }
   best.take(offer, entry.last_used_ns);
@@ -178,7 +183,8 @@ bool Planner::cheaper_to_read(const Plan& plan) const {
   uint64_t copy_bytes = 0;
   uint64_t disk_bytes = 0;
   for (const PartRef& part : image->parts) {
-    const bool needed = part->is_block() ? part->first < plan.usable_tokens : part->first == plan.usable_tokens;
+    const bool needed =
+        part->is_block() ? part->first < plan.usable_tokens : part->first == plan.usable_tokens;
     if (!needed) continue;
     copy_bytes += part->bytes;
     if (!part->ram) disk_bytes += part->bytes;

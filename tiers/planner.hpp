@@ -1,6 +1,6 @@
 // Planner: for one prompt, the best source over all tiers (RAM-3) and why the rest must be read (OBS-1).
-// The longest usable prefix wins; ties go to the cheaper tier, then to the more recent. Tokens are compared one by one.
-// Reads only; decides nothing about room. One thread at a time.
+// The longest usable prefix wins; ties go to the cheaper tier, then to the more recent. Tokens are compared
+// one by one. Reads only; decides nothing about room. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace strata {
 
 struct Plan {
   enum class Source : uint8_t { none, slot, ram, disk } source = Source::none;
-  SlotId slot = kNoSlot;         // source slot
-  uint64_t key = 0;              // source ram or disk
+  SlotId slot = kNoSlot;  // source slot
+  uint64_t key = 0;       // source ram or disk
   uint32_t usable_tokens = 0;
-  bool in_place = false;         // source slot: can go on there (after a truncate at most), nothing must be copied
+  bool in_place = false;  // source slot: can go on there (after a truncate at most), nothing must be copied
   bool loses_conversation = false;  // in place, but the slot holds more than an answer behind the match
-  bool needs_body = false;       // source disk: tokens are not known yet, plan again when they are
+  bool needs_body = false;          // source disk: tokens are not known yet, plan again when they are
   ReadCause cause;
 };
 
@@ -51,7 +51,7 @@ class Planner {
     const PrefixIndex& index;
     const Ghosts& ghosts;
     const CostModel& cost;
-    bool can_park = false;       // forks of what a slot holds go through the RAM tier
+    bool can_park = false;  // forks of what a slot holds go through the RAM tier
   };
   struct Request {
     TokenSpan prompt;
@@ -59,7 +59,7 @@ class Planner {
     std::optional<SlotId> only_slot;
     std::optional<SlotId> claimed;  // taken for this request already
     bool use_cache = true;
-    bool may_fork_slots = true;  // false: parking the donor was tried and refused
+    bool may_fork_slots = true;                 // false: parking the donor was tried and refused
     const std::set<uint64_t>* avoid = nullptr;  // keys that failed for this request
   };
 

@@ -36,7 +36,8 @@ uint64_t Stack::largest_block_bytes() const {
 
 Status Stack::start() {
   if (!options_.disk_folder.empty() && options_.ram_budget_bytes == 0) {
-    return make_error(ErrorCode::invalid, "a conversation folder needs a RAM tier: set --conversation-cache-mib");
+    return make_error(ErrorCode::invalid,
+                      "a conversation folder needs a RAM tier: set --conversation-cache-mib");
   }
   STRATA_ASSIGN(out_stream_, ports_.device.create_stream());
   STRATA_ASSIGN(in_stream_, ports_.device.create_stream());
@@ -84,7 +85,8 @@ Status Stack::open_disk(const Identity& identity) {
   disk.identity = identity;
   disk.stage_count = model_.stages;
   disk.tokens_per_block = model_.tokens_per_block;
-  const DiskTier::Ports ports{*ports_.files, *reader_, *ports_.writer, ports_.clock, ports_.log, ports_.metrics};
+  const DiskTier::Ports ports{*ports_.files, *reader_,   *ports_.writer,
+                              ports_.clock,  ports_.log, ports_.metrics};
   STRATA_ASSIGN(disk_, DiskTier::open(disk, ports, disk_listener()));
   ram_->set_spill_target(disk_.get());
   return {};
@@ -114,15 +116,18 @@ void Stack::ram_dropped(const RamTier::Entry& entry, RamTier::Drop why) {
   index_.erase(entry.key);
   if (why == RamTier::Drop::superseded || why == RamTier::Drop::forgotten) return;
   const bool lost = why == RamTier::Drop::evicted_lost;
-  ports_.metrics.add("strata_evictions_total", lost ? "tier=\"ram\",reason=\"lost\"" : "tier=\"ram\",reason=\"lru\"");
+  ports_.metrics.add("strata_evictions_total",
+                     lost ? "tier=\"ram\",reason=\"lost\"" : "tier=\"ram\",reason=\"lru\"");
   if (!lost) return;
   remember(*entry.image, ReadReason::evicted);
   if (disk_ == nullptr) return;
-  ports_.metrics.add("strata_skips_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(SkipReason::queue_full)));
-  ports_.log.write(LogLevel::warning,
-                   fmt::format("strata: conversation disk: dropped {} tokens, {:.1f} MiB; queue_full: the disk is behind",
-                               entry.image->length(),
-                               static_cast<double>(payload_bytes(entry.image->parts)) / limits::kMiB));
+  ports_.metrics.add("strata_skips_total",
+                     fmt::format("tier=\"disk\",reason=\"{}\"", label(SkipReason::queue_full)));
+  ports_.log.write(
+      LogLevel::warning,
+      fmt::format("strata: conversation disk: dropped {} tokens, {:.1f} MiB; queue_full: the disk is behind",
+                  entry.image->length(),
+                  static_cast<double>(payload_bytes(entry.image->parts)) / limits::kMiB));
 }
 
 void Stack::remember(const Image& image, ReadReason reason) {
@@ -160,18 +165,22 @@ Status Stack::admit(TierRequest request) {
   if (find(request.id) != nullptr) return make_error(ErrorCode::invalid, "request id is in use");
   if (tokens == 0) return make_error(ErrorCode::invalid, "the prompt is empty");
   if (tokens >= model_.context_tokens) {
-    return make_error(ErrorCode::exhausted, fmt::format("the prompt of {} tokens does not fit the context of {} tokens",
-                                                        tokens, model_.context_tokens));
+    return make_error(ErrorCode::exhausted,
+                      fmt::format("the prompt of {} tokens does not fit the context of {} tokens", tokens,
+                                  model_.context_tokens));
   }
   if (request.slot && (*request.slot < 0 || *request.slot >= static_cast<SlotId>(slots_.size()))) {
-    return make_error(ErrorCode::invalid, fmt::format("slot {} does not exist: there are {}", *request.slot, slots_.size()));
+    return make_error(ErrorCode::invalid,
+                      fmt::format("slot {} does not exist: there are {}", *request.slot, slots_.size()));
   }
   for (const Token token : request.tokens) {
     if (token < 0 || static_cast<uint32_t>(token) >= model_.vocabulary) {
-      return make_error(ErrorCode::invalid, fmt::format("token {} is outside the vocabulary of {}", token, model_.vocabulary));
+      return make_error(ErrorCode::invalid,
+                        fmt::format("token {} is outside the vocabulary of {}", token, model_.vocabulary));
     }
   }
-  if (active_.size() >= limits::kMaxQueuedRequests) return make_error(ErrorCode::exhausted, "too many requests wait");
+  if (active_.size() >= limits::kMaxQueuedRequests)
+    return make_error(ErrorCode::exhausted, "too many requests wait");
   Active active;
   active.request = std::move(request);
   active_.push_back(std::move(active));
@@ -262,7 +271,9 @@ uint32_t Stack::read_limit(SlotId id) const {
   return target.due.empty() ? UINT32_MAX : target.due.front();
 }
 
-void Stack::observe_prompt(uint32_t tokens, uint64_t duration_ns) { cost_.observe_prompt(tokens, duration_ns); }
+void Stack::observe_prompt(uint32_t tokens, uint64_t duration_ns) {
+  cost_.observe_prompt(tokens, duration_ns);
+}
 
 bool Stack::may_decode(SlotId id) { return slot(id).copies_out == 0; }
 
@@ -292,15 +303,21 @@ std::vector<StoredConversation> Stack::conversations() const {
   std::map<ConversationId, StoredConversation> found;
   for (const RamTier::Entry& entry : ram_->entries()) {
     StoredConversation& stored = found[entry.image->id];
-    stored = {entry.image->id,         entry.image->length(),       payload_bytes(entry.image->parts), 0,
-              entry.image->created_ns, entry.image->last_used_ns,   entry.held_by_user,                entry.image->label};
+    stored = {entry.image->id,
+              entry.image->length(),
+              payload_bytes(entry.image->parts),
+              0,
+              entry.image->created_ns,
+              entry.image->last_used_ns,
+              entry.held_by_user,
+              entry.image->label};
   }
   if (disk_) {
     for (const auto& [key, entry] : disk_->entries()) {
       StoredConversation& stored = found[entry.head.id];
       if (!stored.id) {
-        stored = {entry.head.id,         entry.head.token_count, 0, 0, entry.head.created_ns,
-                  entry.last_used_ns, entry.held_by_user,     entry.head.label};
+        stored = {entry.head.id,      entry.head.token_count, 0, 0, entry.head.created_ns, entry.last_used_ns,
+                  entry.held_by_user, entry.head.label};
       }
       stored.disk_bytes = entry.head.payload_bytes;
       stored.pinned |= entry.held_by_user;
@@ -325,7 +342,8 @@ Result<uint32_t> Stack::erase(SlotId id) {
 
 Status Stack::forget(ConversationId id) {
   for (const Slot& held : slots_) {
-    if (held.conversation == id && !held.idle()) return make_error(ErrorCode::unavailable, "the conversation is in use");
+    if (held.conversation == id && !held.idle())
+      return make_error(ErrorCode::unavailable, "the conversation is in use");
   }
   RamTier::Entry* ram = ram_->find(id);
   DiskTier::Entry* disk = disk_ ? disk_->find(id) : nullptr;

@@ -1,5 +1,5 @@
-// The implementation of TierStack, over three files: stack.cpp (life, requests, slots, status), placing.cpp (plan →
-// slot → park → restore), parking.cpp (parks, checkpoints, shutdown). Private to tiers/.
+// The implementation of TierStack, over three files: stack.cpp (life, requests, slots, status), placing.cpp
+// (plan → slot → park → restore), parking.cpp (parks, checkpoints, shutdown). Private to tiers/.
 #pragma once
 
 #include <list>
@@ -52,8 +52,8 @@ class Stack final : public TierStack {
   struct Parking {
     SlotId slot = kNoSlot;
     ImageRef image;
-    bool whole = false;              // of all the slot holds; otherwise a prefix, for a fork
-    std::vector<PartRef> fresh;      // parts that get their RAM copy now
+    bool whole = false;          // of all the slot holds; otherwise a prefix, for a fork
+    std::vector<PartRef> fresh;  // parts that get their RAM copy now
     std::unique_ptr<CopyOut> copy;
     uint64_t started_ns = 0;
   };
@@ -67,11 +67,11 @@ class Stack final : public TierStack {
     TierRequest request;
     RequestState state = RequestState::waiting;
     Step step = Step::planning;
-    bool finished = false;           // the owner is no longer interested
+    bool finished = false;  // the owner is no longer interested
     Placement placement;
     std::string failure;
     Plan plan;
-    ReadCause cause;                 // of the last plan, or of what failed since
+    ReadCause cause;  // of the last plan, or of what failed since
     bool cause_fixed = false;
     uint32_t retries = 0;
     bool may_fork_slots = true;
@@ -80,8 +80,8 @@ class Stack final : public TierStack {
     uint64_t restore_started_ns = 0;
     std::unique_ptr<Parking> parking;
     std::unique_ptr<Restore> restore;
-    std::vector<PartRef> held;       // parts of the restore, counted while it runs
-    ImageRef source;                 // image being restored
+    std::vector<PartRef> held;  // parts of the restore, counted while it runs
+    ImageRef source;            // image being restored
     bool pinned = false;
   };
   using ActiveList = std::list<Active>;
