@@ -27,10 +27,11 @@ struct PartPlace {
                                  std::span<const std::byte> bytes);                  // XXH3-128, seeded
 [[nodiscard]] uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t seed);  // XXH3-64
 
-// XXH3-128 of the same bytes handed over in pieces.
+// digest_bytes, or digest_part of a place, of bytes handed over in pieces.
 class DigestStream {
  public:
   DigestStream();
+  explicit DigestStream(const PartPlace& place);
   ~DigestStream();
   DigestStream(const DigestStream&) = delete;
   DigestStream& operator=(const DigestStream&) = delete;
@@ -38,6 +39,7 @@ class DigestStream {
   [[nodiscard]] Digest finish() const;
 
  private:
+  explicit DigestStream(uint64_t seed);
   void* state_;
 };
 
