@@ -115,7 +115,11 @@ Status DiskTier::take_in() {
   kept_bytes_ = intake_.kept_bytes;
   for (const IntakeFile& found : intake_.files) {
     File file;
-    file.map = ExtentMap(align_up(found.size_bytes, limits::kAlignment));
+    // Which extents are in use is not known before the bodies were read: all of it counts as in use.
+    const uint64_t size = align_up(std::min(found.size_bytes, limits::kMaxSessionBytes), limits::kAlignment);
+    if (size > limits::kSessionHeaderBytes) {
+      (void)file.map.reserve(limits::kSessionHeaderBytes, size - limits::kSessionHeaderBytes);
+    }
     file.allocated_bytes = found.allocated_bytes;
     file.exists = true;
     file.incarnation = next_incarnation_++;

@@ -89,7 +89,10 @@ void StackWorld::restart() {
 
 void StackWorld::shutdown() {
   stack_->begin_shutdown();
-  for (int i = 0; i < kMaxSteps && !stack_->drain_progress().finished; ++i) step();
+  for (int i = 0; i < kMaxSteps && !stack_->drain_progress().finished; ++i) {
+    queue_->run_all();
+    step();
+  }
   EXPECT_TRUE(stack_->drain_progress().finished);
 }
 
