@@ -24,6 +24,8 @@ inline constexpr uint32_t kMaxMediaMarks = 4096;
 inline constexpr uint32_t kMaxFilesPerImage = 4096;      // own file and those it inherits from
 inline constexpr uint32_t kMaxCheckpointsPerImage = 4096;
 inline constexpr uint32_t kMaxLabelBytes = 256;
+inline constexpr uint32_t kMaxIdentityFields = 256;
+inline constexpr uint32_t kMaxIdentityTextBytes = 64u << 10;  // one field's name or value
 inline constexpr uint32_t kPrefixChunkTokens = 256;      // one prefix-chain hash
 inline constexpr uint32_t kMaxFolderEntries = 1u << 20;
 

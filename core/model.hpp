@@ -56,6 +56,7 @@ struct ModelInfo {
 struct IdentityField {
   std::string name;
   std::string value;
+  bool operator==(const IdentityField&) const = default;
 };
 // One file whose content is part of the model identity (ID-1).
 struct ModelFile {
