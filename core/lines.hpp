@@ -1,6 +1,8 @@
 // The line protocol between server and engine process (docs/engine-protocol.md): typed lines and their codec.
 // A decoder refuses every line that is not exactly of a known form; numbers are plain decimal without sign or
-// exponent in integers, finite and non-negative. Pure functions, thread-safe.
+// exponent in integers, finite and non-negative (log probabilities and the two additive penalties may be negative).
+// Encoders write every field; control characters in free text become spaces, so that a text never ends a line early,
+// and INFO values are percent-encoded where they hold spaces. Pure functions, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -92,5 +94,7 @@ using Event = std::variant<Info, Ready, Resume, PromptProgress, TokenLine, LogPr
 [[nodiscard]] std::string encode(const Event& event);
 Result<Command> decode_command(std::string_view line);     // invalid: message names the field
 Result<Event> decode_event(std::string_view line);
+// The id of a GEN line that may be wrong after it, so that its refusal can be addressed (ERR <id> …).
+[[nodiscard]] std::optional<uint64_t> generate_id(std::string_view line);
 
 }  // namespace strata::lines
