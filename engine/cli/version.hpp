@@ -1,0 +1,11 @@
+// What --version prints, and the release that INFO names.
+#pragma once
+
+#include <string>
+
+namespace strata::cli {
+
+[[nodiscard]] const char* release();       // "0.1.0"
+[[nodiscard]] std::string version_text();  // version, commit, compiler, plugins; several lines
+
+}  // namespace strata::cli
