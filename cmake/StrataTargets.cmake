@@ -66,3 +66,20 @@ function(strata_test_folder name)
   target_compile_definitions(${name} PRIVATE STRATA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
+
+# strata_plugin_module(NAME [LINK libs...]): the .cpp files of the current folder as a loadable plugin, for the tests.
+# It exports the entry and nothing else.
+function(strata_plugin_module name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  if(NOT STRATA_TESTS)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  add_library(${name} MODULE ${sources})
+  set(version_script ${PROJECT_SOURCE_DIR}/plugins/sdk/plugin.map)
+  target_link_libraries(${name} PRIVATE strata_flags ${ARG_LINK})
+  target_compile_options(${name} PRIVATE -USTRATA_PLUGIN_LINKED -fvisibility=hidden)
+  target_link_options(${name} PRIVATE -Wl,--version-script=${version_script})
+  set_target_properties(${name} PROPERTIES PREFIX "" LINK_DEPENDS ${version_script}
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test_plugins)
+endfunction()
