@@ -1,10 +1,11 @@
-// DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash promise (B-6):
-// extents → fdatasync → idx.tmp → fdatasync → rename → directory sync → published; removal: unlink index → directory
-// sync → punch extents or unlink the file. A failed sync is final: the conversation is dropped, never retried.
+// DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash
+// promise (B-6): extents → fdatasync → idx.tmp → fdatasync → rename → directory sync → published; removal:
+// unlink index → directory sync → punch extents or unlink the file. A failed sync is final: the conversation
+// is dropped, never retried.
 //
-// Ownership: a job is immutable and holds references to the buffers it writes; they come back with its result, so that
-// buffers are only released on the engine loop. Thread-safety: the writer lives on one thread; jobs and results cross
-// through a WriteQueue.
+// Ownership: a job is immutable and holds references to the buffers it writes; they come back with its
+// result, so that buffers are only released on the engine loop. Thread-safety: the writer lives on one
+// thread; jobs and results cross through a WriteQueue.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +27,20 @@ namespace strata {
 using JobId = uint64_t;
 
 struct PartWrite {
-  HostBufferRef source;     // payload at its beginning
-  uint64_t bytes = 0;       // payload
-  uint64_t offset = 0;      // in the own file, aligned
+  HostBufferRef source;       // payload at its beginning
+  uint64_t bytes = 0;         // payload
+  uint64_t offset = 0;        // in the own file, aligned
   size_t manifest_index = 0;  // whose digest the writer fills in
 };
 
 // Publish one generation of one conversation.
 struct PublishJob {
   ConversationId id;
-  bool create_file = false;     // the .sess does not exist yet (only with parts to write)
+  bool create_file = false;  // the .sess does not exist yet (only with parts to write)
   SessionHeader header;
-  uint64_t file_length = 0;     // of the own file after the job
+  uint64_t file_length = 0;  // of the own file after the job
   std::vector<PartWrite> writes;
-  Manifest manifest;            // complete but for the digests of `writes`
+  Manifest manifest;  // complete but for the digests of `writes`
 };
 
 struct FreedExtent {
@@ -73,16 +74,16 @@ using WriteJobRef = std::shared_ptr<const WriteJob>;
 
 struct WriteResult {
   JobId id = 0;
-  WriteJobRef job;                   // brings the buffer references back
-  Status status;                     // cancelled: never started
-  bool published = false;            // also true when only the directory sync after the rename failed
-  std::vector<Digest> digests;       // one per PublishJob::writes
+  WriteJobRef job;              // brings the buffer references back
+  Status status;                // cancelled: never started
+  bool published = false;       // also true when only the directory sync after the rename failed
+  std::vector<Digest> digests;  // one per PublishJob::writes
   uint64_t index_allocated_bytes = 0;
   uint64_t written_bytes = 0;
   uint64_t duration_ns = 0;
   struct FileSize {
     ConversationId file;
-    uint64_t allocated_bytes = 0;    // after the job; 0: gone
+    uint64_t allocated_bytes = 0;  // after the job; 0: gone
   };
   std::vector<FileSize> files;
 };
