@@ -36,7 +36,13 @@ inline constexpr uint32_t kMaxOpsInFlight = 64;          // of one IoQueue
 
 // Plans
 inline constexpr uint32_t kMaxPlanCandidates = 64;       // images compared token by token for one plan
+inline constexpr uint32_t kMinReuseTokens = 16;          // a shorter match is not worth a transfer
+inline constexpr uint32_t kMaxGhosts = 4096;             // removed conversations remembered to say why (OBS-1)
 inline constexpr uint32_t kMaxPlanRetries = 8;           // a plan whose source failed is made again
+
+// Disk tier
+inline constexpr uint32_t kMaxPostedJobs = 2;            // handed to the writer at once; the rest can be cancelled at will
+inline constexpr uint64_t kFileOverheadBytes = 16 * kKiB;  // file system metadata a job may add (st_blocks), per file
 
 // Engine
 inline constexpr uint32_t kMaxSlots = 256;

@@ -85,6 +85,7 @@ enum class RequestState : uint8_t {
   waiting,   // no idle slot yet
   placing,   // parking, fetching, restoring
   serving,   // the slot holds the reused prefix: read the rest and answer
+  failed,    // the model or device failed so that the slot cannot serve; failure() says why; finish() it
 };
 
 struct Placement {
@@ -149,6 +150,7 @@ class TierStack {
   virtual Status admit(TierRequest request) = 0;
   virtual RequestState state(RequestId id) const = 0;
   virtual const Placement& placement(RequestId id) const = 0;  // valid from serving on
+  virtual const std::string& failure(RequestId id) const = 0;  // valid when failed
   // In any state. The slot keeps what it holds and becomes idle; a transfer under way is undone.
   virtual void finish(RequestId id) = 0;
 
@@ -157,13 +159,17 @@ class TierStack {
 
   // While serving. `tokens` were appended to the slot by Model::decode.
   virtual void appended(SlotId slot, std::span<const Token> tokens) = 0;
-  // The length up to which the slot may be read before allow_read must be asked again (a checkpoint is due there).
+  // The length up to which the slot may be read before the owner asks again (a checkpoint is due there).
   [[nodiscard]] virtual uint32_t read_limit(SlotId slot) const = 0;
+  // `tokens` prompt tokens were read in this time; feeds the cost model (B-5).
+  virtual void observe_prompt(uint32_t tokens, uint64_t duration_ns) = 0;
   // False while copies out of the slot are under way, or a checkpoint is being taken: leave it out of the batch.
   virtual bool may_decode(SlotId slot) = 0;
 
   [[nodiscard]] virtual TierStatus status() const = 0;
   [[nodiscard]] virtual std::vector<StoredConversation> conversations() const = 0;
+  // Empties an idle slot without parking it; returns how many tokens it held. not_found, unavailable while in use.
+  virtual Result<uint32_t> erase(SlotId slot) = 0;
   virtual Status forget(ConversationId id) = 0;               // all tiers; not_found, unavailable while in use
   virtual Status pin(ConversationId id, bool pinned) = 0;
 
