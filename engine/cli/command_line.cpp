@@ -19,7 +19,8 @@ namespace {
 constexpr int kWrongUse = 2;
 
 constexpr const char* kFooter =
-    "Every option has an environment name (--conversation-disk-dir: STRATA_CONVERSATION_DISK_DIR) and can stand in the\n"
+    "Every option has an environment name (--conversation-disk-dir: STRATA_CONVERSATION_DISK_DIR) and can "
+    "stand in the\n"
     "file of --config (conversation-disk-dir = \"...\"). Order: command line, environment, file, default.";
 
 std::string joined(const std::vector<std::string>& words) {
@@ -38,7 +39,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
                     const std::map<std::string, std::string>& origins) {
   const auto chosen = app.get_subcommands();
   const CLI::App& command = chosen.empty() ? app : *chosen.front();
-  const std::string see = fmt::format("; see strata {}--help", chosen.empty() ? "" : command.get_name() + " ");
+  const std::string see =
+      fmt::format("; see strata {}--help", chosen.empty() ? "" : command.get_name() + " ");
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     const std::vector<std::string> extras = app.remaining(true);
     const bool option = !extras.empty() && extras.front().starts_with('-');
@@ -48,7 +50,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
   std::string message = error.what();
   std::ranges::replace(message, '\n', ' ');
   for (const auto& [option, origin] : origins)
-    if (message.starts_with(option + ":") || message.starts_with(option + " ")) message += " (from " + origin + ")";
+    if (message.starts_with(option + ":") || message.starts_with(option + " "))
+      message += " (from " + origin + ")";
   return message;
 }
 
@@ -67,7 +70,8 @@ int run_program(const std::vector<std::string>& arguments, const Environment& en
   int exit_status = 0;
   Settings settings;
   app.require_subcommand(1);
-  app.set_version_flag("--version", [] { return version_text(); }, "version, commit, compiler, plugins");
+  app.set_version_flag(
+      "--version", [] { return version_text(); }, "version, commit, compiler, plugins");
   app.get_formatter()->column_width(46);
   add_serve_command(app, exit_status, settings);
   add_engine_command(app, exit_status, settings);

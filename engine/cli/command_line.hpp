@@ -1,5 +1,5 @@
-// From the arguments of main() to the command that runs: the program's options, their values from the environment and
-// the configuration file, and one line for whatever is wrong (docs/operations.md).
+// From the arguments of main() to the command that runs: the program's options, their values from the
+// environment and the configuration file, and one line for whatever is wrong (docs/operations.md).
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// The commands of the program. Each adds itself to the application; when it is the one that was asked for, it runs and
-// stores the exit status: 0 done, 1 failed, 2 wrong use.
+// The commands of the program. Each adds itself to the application; when it is the one that was asked for, it
+// runs and stores the exit status: 0 done, 1 failed, 2 wrong use.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -15,22 +15,32 @@
 namespace strata::cli {
 namespace {
 
+constexpr std::string_view kName = "strata: ";  // plugins and libraries leave it out
+
 const char* name_of(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return "debug";
-    case LogLevel::info: return "info";
-    case LogLevel::warning: return "warning";
-    case LogLevel::error: return "error";
+    case LogLevel::debug:
+      return "debug";
+    case LogLevel::info:
+      return "info";
+    case LogLevel::warning:
+      return "warning";
+    case LogLevel::error:
+      return "error";
   }
   return "info";
 }
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return spdlog::level::debug;
-    case LogLevel::info: return spdlog::level::info;
-    case LogLevel::warning: return spdlog::level::warn;
-    case LogLevel::error: return spdlog::level::err;
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
@@ -62,7 +72,9 @@ class SpdlogLog final : public Log {
   void write(LogLevel level, std::string_view line) override {
     const auto importance = spdlog_level(level);
     if (!logger_.should_log(importance)) return;
-    const std::string text = json_ ? json_line(level, line) : fmt::format("strata: {}", line);
+    const bool named = line.starts_with(kName);
+    const std::string text = json_ ? json_line(level, line.substr(named ? kName.size() : 0))
+                                   : fmt::format("{}{}", named ? "" : kName, line);
     logger_.log(importance, spdlog::string_view_t(text.data(), text.size()));
   }
 
@@ -84,7 +96,8 @@ Result<std::unique_ptr<Log>> open_log(const LogSettings& settings) {
     }
     sinks.back()->set_pattern(settings.json ? "%v" : "%Y-%m-%d %H:%M:%S.%e %v");
   }
-  return std::unique_ptr<Log>(std::make_unique<SpdlogLog>(std::move(sinks), level_of(settings.level), settings.json));
+  return std::unique_ptr<Log>(
+      std::make_unique<SpdlogLog>(std::move(sinks), level_of(settings.level), settings.json));
 }
 
 }  // namespace strata::cli

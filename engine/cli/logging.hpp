@@ -1,5 +1,6 @@
-// The Log port for the program: lines to standard error and, if asked for, a file; plain or one JSON object a line.
-// Plain lines are "strata: <line>", nothing else, because dashboards parse them; the file puts the time in front.
+// The Log port for the program: lines to standard error and, if asked for, a file; plain or one JSON object a
+// line. Plain lines are "strata: <line>", nothing else, because dashboards parse them; the file puts the time
+// in front.
 #pragma once
 
 #include <memory>

@@ -66,7 +66,8 @@ class Group {
     if constexpr (std::is_integral_v<Number>) added->capture_default_str();
     return added;
   }
-  CLI::Option* choice(const char* option, std::string& value, std::vector<std::string> names, const char* text) {
+  CLI::Option* choice(const char* option, std::string& value, std::vector<std::string> names,
+                      const char* text) {
     return command_.add_option(option, value, text)
         ->group(name_)
         ->type_name("")
@@ -80,7 +81,8 @@ class Group {
         ->check(matching(type, is_not_empty))
         ->capture_default_str();
   }
-  CLI::Option* repeated(const char* option, std::vector<std::string>& values, const char* type, const char* description) {
+  CLI::Option* repeated(const char* option, std::vector<std::string>& values, const char* type,
+                        const char* description) {
     return command_.add_option(option, values, description)
         ->group(name_)
         ->type_name(type)
@@ -118,7 +120,8 @@ void add_ram(CLI::App& command, RamSettings& ram, RamDefault ram_default) {
       ->default_str(ram_default == RamDefault::off ? "0" : "a quarter of available RAM");
   group.number("--conversation-cache-slots", ram.cache_slots, "COUNT", 0, UINT32_MAX,
                "parked conversations at most; 0: no limit by count");
-  group.number("--conversation-cache-min-free-mib", ram.min_free_mib, "MIB", 0, kMaxMib, "RAM that stays available");
+  group.number("--conversation-cache-min-free-mib", ram.min_free_mib, "MIB", 0, kMaxMib,
+               "RAM that stays available");
   group.number("--prompt-cache", ram.checkpoints, "COUNT", 0, limits::kMaxCheckpointsPerImage,
                "checkpoints of a conversation whose state cannot be cut; 0: off");
   group.number("--prompt-cache-every", ram.checkpoint_every_tokens, "TOKENS", 0, limits::kMaxTokens,
@@ -134,7 +137,8 @@ void add_disk(CLI::App& command, DiskSettings& disk) {
   CLI::Option* folder = group.text("--conversation-disk-dir", disk.folder, "FOLDER",
                                    "where conversations evicted from RAM go; without it nothing is written");
   group
-      .number("--conversation-disk-mib", disk.budget_mib, "MIB", 1, kMaxMib, "disk space of the folder, a hard ceiling")
+      .number("--conversation-disk-mib", disk.budget_mib, "MIB", 1, kMaxMib,
+              "disk space of the folder, a hard ceiling")
       ->needs(folder);
   group
       .number("--conversation-disk-min-free-mib", disk.min_free_mib, "MIB", 0, kMaxMib,
@@ -161,12 +165,23 @@ void add_plugins(CLI::App& command, PluginSettings& plugins) {
 
 void add_log(CLI::App& command, LogSettings& log) {
   Group group(command, "Log");
-  group.choice("--log-level", log.level, {"debug", "info", "warning", "error"}, "least important line to print");
+  group.choice("--log-level", log.level, {"debug", "info", "warning", "error"},
+               "least important line to print");
   group.text("--log-file", log.file, "FILE", "also append lines there");
   group.flag("--log-json", log.json, "one JSON object a line");
 }
 
 }  // namespace
+
+void add_source_options(CLI::App& command, Settings& settings) {
+  command.add_option("--config", settings.config_file, "TOML file with options")->type_name("FILE");
+  command.add_flag("--only-command-line", "ignore the environment and configuration files")->group("");
+}
+
+void refuse_contradiction(const Settings& settings) {
+  if (const auto problem = contradiction(settings))
+    throw CLI::ValidationError(*problem, CLI::ExitCodes::ValidationError);
+}
 
 void add_engine_options(CLI::App& command, Settings& settings, RamDefault ram_default) {
   add_model(command, settings.model);
@@ -184,8 +199,10 @@ void add_http_options(CLI::App& command, Settings& settings) {
   group.repeated("--api-key", http.api_keys, "KEY", "key that clients must send (repeatable)")
       ->check(matching("KEY", is_not_empty));
   group.text("--api-key-file", http.api_key_file, "FILE", "keys, one a line");
-  group.repeated("--allowed-host", http.allowed_hosts, "NAME", "Host header accepted besides loopback (repeatable)");
-  group.text("--slot-save-path", http.slot_save_folder, "FOLDER", "allow saving and restoring slots by name there");
+  group.repeated("--allowed-host", http.allowed_hosts, "NAME",
+                 "Host header accepted besides loopback (repeatable)");
+  group.text("--slot-save-path", http.slot_save_folder, "FOLDER",
+             "allow saving and restoring slots by name there");
   group.number("--max-body-mib", http.max_body_mib, "MIB", 1, 4096, "largest request body");
   group.flag("--no-page", http.no_page, "no page at /");
 }

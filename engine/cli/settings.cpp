@@ -54,7 +54,8 @@ void add_disk(ArgumentList& list, const DiskSettings& disk) {
 
 std::optional<std::string> contradiction(const Settings& settings) {
   if (!settings.disk.folder.empty() && settings.ram.cache_mib.value_or(1) == 0)
-    return "--conversation-disk-dir needs --conversation-cache-mib above 0: the disk tier takes what the RAM tier evicts";
+    return "--conversation-disk-dir needs --conversation-cache-mib above 0: the disk tier takes what the RAM "
+           "tier evicts";
   for (const std::string& option : settings.model.options) {
     const std::string key = split(option).first;
     if (key == "context" || key == "slots")

@@ -1,5 +1,5 @@
-// What the command line, the environment and the configuration file said, as plain values (docs/operations.md).
-// Defaults here are those that --help shows. Units are in the names.
+// What the command line, the environment and the configuration file said, as plain values
+// (docs/operations.md). Defaults here are those that --help shows. Units are in the names.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +62,7 @@ struct LogSettings {
 };
 
 struct Settings {
+  std::string config_file;
   ModelSettings model;
   HttpSettings http;
   RamSettings ram;
@@ -73,7 +74,8 @@ struct Settings {
 // What two options together make impossible, as one line that names them; nullopt when all is well.
 [[nodiscard]] std::optional<std::string> contradiction(const Settings& settings);
 
-// The same settings as the engine process takes them; with --only-command-line, so that nothing else is added to them.
+// The same settings as the engine process takes them; with --only-command-line, so that nothing else is added
+// to them.
 [[nodiscard]] std::vector<std::string> engine_arguments(const Settings& settings);
 
 [[nodiscard]] EngineSettings engine_settings(const Settings& settings);

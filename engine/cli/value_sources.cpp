@@ -19,7 +19,8 @@ bool is_option(const std::string& argument, const std::string& option) {
 }
 
 bool present(const std::vector<std::string>& arguments, const std::string& option) {
-  return std::ranges::any_of(arguments, [&](const std::string& argument) { return is_option(argument, option); });
+  return std::ranges::any_of(arguments,
+                             [&](const std::string& argument) { return is_option(argument, option); });
 }
 
 bool present(const std::vector<std::string>& arguments, const CLI::Option& option) {
@@ -50,7 +51,8 @@ std::vector<const CLI::Option*> settable(const CLI::App& command) {
 using FileValues = std::map<std::string, std::vector<std::string>>;
 
 bool knows(const CLI::App& command, const std::string& option) {
-  return std::ranges::any_of(settable(command), [&](const CLI::Option* known) { return known->check_lname(option); });
+  return std::ranges::any_of(settable(command),
+                             [&](const CLI::Option* known) { return known->check_lname(option); });
 }
 
 Result<FileValues> read_file(const std::string& path, const std::vector<const CLI::App*>& commands) {
@@ -70,14 +72,18 @@ Result<FileValues> read_file(const std::string& path, const std::vector<const CL
                          return knows(*command, item.name);
                        });
     if (!known)
-      return make_error(ErrorCode::invalid, fmt::format("--config: {}: unknown option {}", path, item.fullname()));
+      return make_error(ErrorCode::invalid,
+                        fmt::format("--config: {}: unknown option {}", path, item.fullname()));
     if (!values.emplace(item.name, item.inputs).second)
-      return make_error(ErrorCode::invalid, fmt::format("--config: {}: {} stands there twice", path, item.name));
+      return make_error(ErrorCode::invalid,
+                        fmt::format("--config: {}: {} stands there twice", path, item.name));
   }
   return values;
 }
 
-bool repeatable(const CLI::Option& option) { return option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll; }
+bool repeatable(const CLI::Option& option) {
+  return option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+}
 
 std::vector<std::string> split_commas(const std::string& text) {
   std::vector<std::string> parts;
@@ -91,7 +97,8 @@ std::vector<std::string> split_commas(const std::string& text) {
 
 }  // namespace
 
-Result<CompleteArguments> complete_arguments(const std::vector<std::string>& arguments, const CLI::App& command,
+Result<CompleteArguments> complete_arguments(const std::vector<std::string>& arguments,
+                                             const CLI::App& command,
                                              const std::vector<const CLI::App*>& siblings,
                                              const Environment& environment) {
   CompleteArguments complete{arguments, {}};

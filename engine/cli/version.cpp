@@ -7,18 +7,19 @@
 #include "plugins/host/registry.hpp"
 
 namespace strata::cli {
-namespace {
 
 const char* kind_name(uint32_t kind) {
   switch (kind) {
-    case STRATA_KIND_DEVICE: return "device";
-    case STRATA_KIND_IO: return "io";
-    case STRATA_KIND_MODEL: return "model";
-    default: return "unknown";
+    case STRATA_KIND_DEVICE:
+      return "device";
+    case STRATA_KIND_IO:
+      return "io";
+    case STRATA_KIND_MODEL:
+      return "model";
+    default:
+      return "unknown";
   }
 }
-
-}  // namespace
 
 const char* release() { return STRATA_RELEASE; }
 
@@ -28,7 +29,8 @@ std::string version_text() {
   PosixClock clock;
   const PluginRegistry registry(log, clock);
   for (const PluginDescription& plugin : registry.list())
-    text += fmt::format("plugin: {} {} {} ({})\n", kind_name(plugin.kind), plugin.name, plugin.version, plugin.source);
+    text += fmt::format("plugin: {} {} {} ({})\n", kind_name(plugin.kind), plugin.name, plugin.version,
+                        plugin.source);
   text.pop_back();
   return text;
 }

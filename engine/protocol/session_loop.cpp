@@ -59,13 +59,14 @@ void SessionLoop::drain() {
   const double seconds = static_cast<double>(ports_.clock.monotonic_ns() - begin_ns) / 1e9;
   ports_.log.write(
       LogLevel::info,
-      fmt::format("shutdown: {} conversations, {:.1f} MiB to the disk in {:.1f} s{}", progress.conversations,
-                  static_cast<double>(progress.done_bytes) / limits::kMiB, seconds,
+      fmt::format("strata: shutdown: {} conversations, {:.1f} MiB to the disk in {:.1f} s{}",
+                  progress.conversations, static_cast<double>(progress.done_bytes) / limits::kMiB, seconds,
                   progress.finished ? "" : ", ended before all was written"));
 }
 
 void SessionLoop::report_drain(const DrainProgress& progress, bool last) {
   const uint64_t now_ns = ports_.clock.monotonic_ns();
+  if (!asked_) return;
   if (!last && drain_report_ns_ != 0 && now_ns - drain_report_ns_ < kDrainReportNs) return;
   drain_report_ns_ = now_ns;
   ports_.output.emit(lines::Drain{progress.done_bytes, progress.total_bytes});
@@ -81,9 +82,9 @@ void SessionLoop::handle(Input& input) {
   else if (auto* bad = std::get_if<BadLine>(&input))
     ports_.output.emit(lines::Failed{bad->id, bad->reason});
   else if (std::holds_alternative<Terminate>(input))
-    quit();
-  else if (ending_ == Ending::no)
-    ending_ = Ending::when_done;
+    terminate();
+  else
+    input_ended();
 }
 
 void SessionLoop::handle(lines::Generate& ask) {
@@ -128,11 +129,19 @@ void SessionLoop::handle(const lines::Pin& pin) {
       lines::Acknowledged{fmt::format("PIN {} {}", to_hex(pin.conversation), pin.pinned ? 1 : 0)});
 }
 
-void SessionLoop::handle(const lines::Quit& /*quit*/) { quit(); }
-
-void SessionLoop::quit() {
-  hurry_ = draining_;
+void SessionLoop::handle(const lines::Quit& /*quit*/) {
+  asked_ = true;
   ending_ = Ending::now;
+}
+
+void SessionLoop::terminate() {
+  hurry_ = std::exchange(terminated_, true) && draining_;
+  ending_ = Ending::now;
+}
+
+void SessionLoop::input_ended() {
+  asked_ = true;
+  if (ending_ == Ending::no) ending_ = Ending::when_done;
 }
 
 void SessionLoop::refuse(const Error& error) {

@@ -3,7 +3,9 @@
 // end of the input.
 //
 // QUIT and SIGTERM cancel what runs; at the end of the input what runs is finished as long as somebody reads
-// the answers. A second QUIT or SIGTERM during the shutdown ends it without waiting for the remaining writes.
+// the answers. A second SIGTERM during the shutdown ends it without waiting for the remaining writes. DRAIN
+// lines are written once QUIT or the end of the input was seen: a server that did not ask for the end would
+// take them for a fault.
 //
 // Ownership: all ports outlive the loop. One thread (the engine loop's); messages come from any thread.
 #pragma once
@@ -55,13 +57,16 @@ class SessionLoop {
   void handle(const lines::Forget& forget);
   void handle(const lines::Pin& pin);
   void handle(const lines::Quit& quit);
-  void quit();
+  void terminate();
+  void input_ended();
   void refuse(const Error& error);
   void report_drain(const DrainProgress& progress, bool last);
 
   SessionPorts ports_;
   Ending ending_ = Ending::no;
+  bool asked_ = false;  // QUIT or end of the input, not a signal alone
   bool draining_ = false;
+  bool terminated_ = false;  // SIGTERM was seen
   bool hurry_ = false;
   uint64_t drain_report_ns_ = 0;
 };

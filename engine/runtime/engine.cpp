@@ -259,7 +259,8 @@ void Engine::fail(Request& request, const Error& error) {
   ports_.tiers.finish(request.ask.id);
   request.phase = Phase::ended;
   ports_.metrics.add("strata_requests_failed_total", fmt::format("code=\"{}\"", to_string(error.code)));
-  ports_.log.write(LogLevel::error, fmt::format("request {} failed: {}", request.ask.id, error.message));
+  ports_.log.write(LogLevel::error,
+                   fmt::format("strata: request {} failed: {}", request.ask.id, error.message));
   ports_.events.emit(lines::Failed{request.ask.id, error.message});
 }
 

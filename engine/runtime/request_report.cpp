@@ -45,7 +45,8 @@ lines::Done done_event(const RequestReport& report) {
 
 std::string log_line(const RequestReport& report) {
   std::string line = fmt::format(
-      "prompt {} tokens = {} reused + {} read in {:.1f} ms ({:.1f} tok/s), {} generated in {:.1f} ms ({:.1f} "
+      "strata: prompt {} tokens = {} reused + {} read in {:.1f} ms ({:.1f} tok/s), {} generated in {:.1f} ms "
+      "({:.1f} "
       "tok/s)",
       report.prompt_tokens, report.placement.reused_tokens, report.read_tokens, milliseconds(report.read_ns),
       per_second(report.read_tokens, report.read_ns), report.generated_tokens, milliseconds(report.decode_ns),

@@ -5,31 +5,13 @@
 #include <vector>
 
 #include "engine/runtime/engine.hpp"
+#include "tests/support/fake_clock.hpp"
+#include "tests/support/fake_random.hpp"
+#include "tests/support/recording_log.hpp"
 #include "tests/support/scripted_model.hpp"
 #include "tests/support/scripted_tier_stack.hpp"
 
 namespace strata::testing {
-
-class EngineBenchClock final : public Clock {
- public:
-  uint64_t now_ns = 1'000'000'000;
-  uint64_t monotonic_ns() override { return now_ns; }
-  uint64_t wall_ns() override { return now_ns; }
-};
-
-class EngineBenchRandom final : public Random {
- public:
-  uint64_t next() override { return ++last_; }
-
- private:
-  uint64_t last_ = 0;
-};
-
-class EngineBenchLog final : public Log {
- public:
-  std::vector<std::string> lines;
-  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
-};
 
 class EngineBenchEvents final : public EventSink {
  public:
@@ -66,9 +48,9 @@ struct EngineBench {
 
   ScriptedModel model;
   ScriptedTierStack tiers;
-  EngineBenchClock clock;
-  EngineBenchRandom random;
-  EngineBenchLog log;
+  FakeClock clock;
+  FakeRandom random;
+  RecordingLog log;
   Metrics metrics;
   EngineBenchEvents events;
   Engine engine;

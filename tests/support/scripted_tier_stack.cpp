@@ -36,6 +36,7 @@ bool ScriptedTierStack::advance(RequestId id, Entry& entry) {
 }
 
 bool ScriptedTierStack::step() {
+  on_step();
   bool moving = false;
   for (auto& [id, entry] : requests_) moving = advance(id, entry) || moving;
   if (shutdown_begun && !drain_script.empty()) drain_script.erase(drain_script.begin());

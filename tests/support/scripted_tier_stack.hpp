@@ -2,6 +2,7 @@
 // after as many steps as `placing_steps` says.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -25,6 +26,7 @@ class ScriptedTierStack final : public TierStack {
   DrainProgress drain{0, 0, 0, true};
   std::vector<DrainProgress> drain_script;  // one per step after begin_shutdown, then `drain`
   std::vector<StoredConversation> stored;
+  std::function<void()> on_step = [] {};
 
   // Seen
   std::map<SlotId, std::vector<Token>> held_tokens;  // as reported by appended

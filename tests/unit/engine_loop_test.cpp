@@ -319,7 +319,7 @@ TEST(EngineLoop, ProgressIsReportedAtTheEndsAndNoMoreOftenThanAsked) {
   bench.engine.generate(ask(1, 2560, 0));
   while (bench.engine.open_requests() > 0) {
     bench.engine.step();
-    bench.clock.now_ns += 200'000'000;
+    bench.clock.advance(200'000'000);
   }
   std::vector<uint32_t> seen;
   for (const auto& progress : bench.events.of<lines::PromptProgress>()) seen.push_back(progress.done);
@@ -347,13 +347,13 @@ TEST(EngineLoop, TheLogLineKeepsItsShape) {
   bench.engine.generate(ask(1, 100, 0));
   while (bench.engine.open_requests() > 0) {
     bench.engine.step();
-    bench.clock.now_ns += 20'000'000;
+    bench.clock.advance(20'000'000);
   }
-  ASSERT_EQ(bench.log.lines.size(), 1U);
-  EXPECT_EQ(
-      bench.log.lines[0],
-      "prompt 100 tokens = 90 reused + 10 read in 0.0 ms (0.0 tok/s), 0 generated in 0.0 ms (0.0 tok/s), "
-      "because prefix_changed@90, reused from the disk in 3.3 s");
+  ASSERT_EQ(bench.log.lines().size(), 1U);
+  EXPECT_EQ(bench.log.lines()[0].text,
+            "strata: prompt 100 tokens = 90 reused + 10 read in 0.0 ms (0.0 tok/s), 0 generated in 0.0 ms "
+            "(0.0 tok/s), "
+            "because prefix_changed@90, reused from the disk in 3.3 s");
   EXPECT_EQ(bench.events.of<lines::Done>().at(0).reason, "prefix_changed@90");
 }
 

@@ -80,24 +80,17 @@ TEST(EngineWatchdog, ComplainsOnlyWhileARequestIsOpen) {
   EXPECT_FALSE(watch.stuck(9000));
 }
 
-class RunningClock final : public Clock {
- public:
-  std::atomic<uint64_t> now{1};
-  uint64_t monotonic_ns() override { return now.load(); }
-  uint64_t wall_ns() override { return now.load(); }
-};
-
 TEST(EngineWatchdog, ItsThreadCallsOnce) {
-  RunningClock clock;
+  testing::FakeClock clock;
   std::promise<void> called;
   Watchdog watchdog(clock, 8'000'000, [&] { called.set_value(); });  // a second call would throw
   watchdog.beat(true);
-  clock.now = 100'000'000;
+  clock.advance(100'000'000);
   EXPECT_EQ(called.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
 TEST(EngineWatchdog, EndsWithoutACall) {
-  RunningClock clock;
+  testing::FakeClock clock;
   Watchdog watchdog(clock, 60'000'000'000, [] { FAIL(); });
   watchdog.beat(true);
 }
@@ -142,20 +135,22 @@ RequestReport report_of(Tier tier, uint32_t reused, ReadCause cause) {
 
 // Golden: dashboards parse these (docs/operations.md).
 TEST(EngineReportGolden, RequestLines) {
-  EXPECT_EQ(log_line(report_of(Tier::disk, 163'500, {ReadReason::none, 0})),
-            "prompt 165000 tokens = 163500 reused + 1500 read in 1500.0 ms (1000.0 tok/s), 12 generated in "
-            "240.0 ms "
-            "(50.0 tok/s), because none, reused from the disk in 3.3 s");
-  EXPECT_EQ(log_line(report_of(Tier::ram, 163'500, {ReadReason::prefix_changed, 163'500})),
-            "prompt 165000 tokens = 163500 reused + 1500 read in 1500.0 ms (1000.0 tok/s), 12 generated in "
-            "240.0 ms "
-            "(50.0 tok/s), because prefix_changed@163500");
+  EXPECT_EQ(
+      log_line(report_of(Tier::disk, 163'500, {ReadReason::none, 0})),
+      "strata: prompt 165000 tokens = 163500 reused + 1500 read in 1500.0 ms (1000.0 tok/s), 12 generated in "
+      "240.0 ms "
+      "(50.0 tok/s), because none, reused from the disk in 3.3 s");
+  EXPECT_EQ(
+      log_line(report_of(Tier::ram, 163'500, {ReadReason::prefix_changed, 163'500})),
+      "strata: prompt 165000 tokens = 163500 reused + 1500 read in 1500.0 ms (1000.0 tok/s), 12 generated in "
+      "240.0 ms "
+      "(50.0 tok/s), because prefix_changed@163500");
   RequestReport cancelled = report_of(Tier::none, 0, {ReadReason::evicted, 0});
   cancelled.finish = lines::Finish::cancel;
-  EXPECT_EQ(
-      log_line(cancelled),
-      "prompt 165000 tokens = 0 reused + 165000 read in 1500.0 ms (110000.0 tok/s), 12 generated in 240.0 ms "
-      "(50.0 tok/s) until cancelled, because evicted");
+  EXPECT_EQ(log_line(cancelled),
+            "strata: prompt 165000 tokens = 0 reused + 165000 read in 1500.0 ms (110000.0 tok/s), 12 "
+            "generated in 240.0 ms "
+            "(50.0 tok/s) until cancelled, because evicted");
 }
 
 TEST(EngineReport, CountsByTierAndReason) {
