@@ -30,8 +30,10 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 const CLI::App* chosen_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto meant = [&](const CLI::App* command) { return command->check_name(arguments.front()); };
   if (arguments.empty()) return nullptr;
-  return app.get_subcommand_no_throw(arguments.front());
+  const std::vector<const CLI::App*> found = app.get_subcommands(meant);
+  return found.empty() ? nullptr : found.front();
 }
 
 // One line that names the option; CLI11 words some of its errors over several lines or without the option.

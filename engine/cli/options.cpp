@@ -175,7 +175,8 @@ void add_log(CLI::App& command, LogSettings& log) {
 
 void add_source_options(CLI::App& command, Settings& settings) {
   command.add_option("--config", settings.config_file, "TOML file with options")->type_name("FILE");
-  command.add_flag("--only-command-line", "ignore the environment and configuration files")->group("");
+  command.add_flag("--only-command-line", settings.only_command_line, "ignore the environment and configuration files")
+      ->group("");
 }
 
 void refuse_contradiction(const Settings& settings) {

@@ -63,6 +63,7 @@ struct LogSettings {
 
 struct Settings {
   std::string config_file;
+  bool only_command_line = false;
   ModelSettings model;
   HttpSettings http;
   RamSettings ram;

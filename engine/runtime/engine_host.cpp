@@ -22,6 +22,27 @@ std::string on_off(bool on) { return on ? "1" : "0"; }
 
 }  // namespace
 
+Status load_plugins(PluginRegistry& registry, const EngineSettings& settings) {
+  std::vector<std::string> paths = settings.plugins;
+  if (!settings.plugin_folder.empty()) {
+    PosixFileSystem files;
+    auto names = files.list(settings.plugin_folder);
+    if (!names.ok()) return with_context(names.error(), "--plugin-dir");
+    std::ranges::sort(*names);
+    for (const std::string& name : *names)
+      if (name.ends_with(".so")) paths.push_back(settings.plugin_folder + "/" + name);
+  }
+  for (const std::string& path : paths) STRATA_TRY(registry.load(path));
+  return {};
+}
+
+PluginOptions model_options(const EngineSettings& settings) {
+  PluginOptions options = settings.model_options;
+  options["slots"] = std::to_string(settings.slots);
+  if (settings.context_tokens > 0) options["context"] = std::to_string(settings.context_tokens);
+  return options;
+}
+
 uint64_t conversation_bytes(const Model& model) {
   const ModelInfo& info = model.info();
   uint64_t bytes = uint64_t{info.context_tokens} * sizeof(Token);
@@ -51,10 +72,10 @@ struct EngineHost::Parts {
   Parts(const EngineSettings& wanted, Log& log_port)
       : settings(wanted), log(log_port), registry(log_port, clock) {}
 
-  Status load_plugins();
   Status make_model();
   Status make_disk();
   Status make_tiers();
+  void announce() const;
 
   EngineSettings settings;
   Log& log;
@@ -73,25 +94,9 @@ struct EngineHost::Parts {
   std::unique_ptr<TierStack> tiers;
 };
 
-Status EngineHost::Parts::load_plugins() {
-  std::vector<std::string> paths = settings.plugins;
-  if (!settings.plugin_folder.empty()) {
-    auto names = files.list(settings.plugin_folder);
-    if (!names.ok()) return with_context(names.error(), "--plugin-dir");
-    std::ranges::sort(*names);
-    for (const std::string& name : *names)
-      if (name.ends_with(".so")) paths.push_back(settings.plugin_folder + "/" + name);
-  }
-  for (const std::string& path : paths) STRATA_TRY(registry.load(path));
-  return {};
-}
-
 Status EngineHost::Parts::make_model() {
   STRATA_ASSIGN(device, registry.make_device(settings.device, {}));
-  PluginOptions options = settings.model_options;
-  options["slots"] = std::to_string(settings.slots);
-  if (settings.context_tokens > 0) options["context"] = std::to_string(settings.context_tokens);
-  STRATA_ASSIGN(model, registry.make_model(settings.model, options, *device));
+  STRATA_ASSIGN(model, registry.make_model(settings.model, model_options(settings), *device));
   STRATA_ASSIGN(identity, identity_of(*model, files));
   const uint64_t bytes = conversation_bytes(*model);
   if (const auto warning = budget_warning(settings.tiers, bytes, model->info().context_tokens))
@@ -111,15 +116,35 @@ Status EngineHost::Parts::make_tiers() {
   const TierPorts ports{*model, *device, clock,  memory,       random,
                         log,    metrics, &files, reader.get(), writer.get()};
   STRATA_ASSIGN(tiers, TierStack::open(settings.tiers, ports, identity));
-  const TierStatus status = tiers->status();
-  if (!settings.tiers.disk_folder.empty() && !status.disk_on)
-    log.write(LogLevel::warning, "strata: conversation disk: off: " + status.disk_off_reason);
+  announce();
   return {};
+}
+
+// What a person needs at start, and one line for whatever is off (OBS-2).
+void EngineHost::Parts::announce() const {
+  const ModelInfo& info = model->info();
+  const TierStatus status = tiers->status();
+  log.write(LogLevel::info, fmt::format("strata: model {}, {} slots of {} tokens, one conversation up to {:.1f} MiB",
+                                        info.name, info.slots, info.context_tokens, mib(conversation_bytes(*model))));
+  log.write(LogLevel::info, fmt::format("strata: identity: model {}, configuration {}", to_hex(identity.model),
+                                        to_hex(identity.configuration)));
+  log.write(LogLevel::info,
+            status.ram_on ? fmt::format("strata: conversation cache: {:.0f} MiB", mib(status.ram_budget_bytes))
+                          : "strata: conversation cache: off (--conversation-cache-mib 0): nothing is parked");
+  if (status.disk_on)
+    log.write(LogLevel::info, fmt::format("strata: conversation disk: {}, {:.0f} MiB, {}", settings.tiers.disk_folder,
+                                          mib(status.disk_budget_bytes),
+                                          settings.tiers.disk_persist ? "kept when the engine ends"
+                                                                      : "removed when the engine ends"));
+  else if (!settings.tiers.disk_folder.empty())
+    log.write(LogLevel::warning, "strata: conversation disk: off: " + status.disk_off_reason);
+  else
+    log.write(LogLevel::info, "strata: conversation disk: off: no --conversation-disk-dir");
 }
 
 Result<std::unique_ptr<EngineHost>> EngineHost::open(const EngineSettings& settings, Log& log) {
   auto parts = std::make_unique<Parts>(settings, log);
-  STRATA_TRY(parts->load_plugins());
+  STRATA_TRY(load_plugins(parts->registry, settings));
   STRATA_TRY(parts->make_model());
   STRATA_TRY(parts->make_disk());
   STRATA_TRY(parts->make_tiers());

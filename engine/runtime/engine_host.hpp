@@ -34,6 +34,10 @@ struct EngineSettings {
   TierOptions tiers;
 };
 
+// Both are what the engine does, for whoever else needs a part of the model.
+Status load_plugins(PluginRegistry& registry, const EngineSettings& settings);
+[[nodiscard]] PluginOptions model_options(const EngineSettings& settings);
+
 // Bytes that one conversation of a full context occupies when parked.
 [[nodiscard]] uint64_t conversation_bytes(const Model& model);
 
