@@ -36,7 +36,8 @@ uint64_t place_seed(const PartPlace& place) {
   std::memcpy(bytes.data(), &place.file.value, 8);
   std::memcpy(bytes.data() + 8, &place.first, 4);
   std::memcpy(bytes.data() + 12, &place.stage, 2);
-  bytes[14] = static_cast<std::byte>(place.kind);
+  // A live state becomes a checkpoint when the conversation goes on: the same bytes, the same place.
+  bytes[14] = static_cast<std::byte>(place.kind == PartKind::live ? PartKind::checkpoint : place.kind);
   return hash_bytes(bytes, 0);
 }
 

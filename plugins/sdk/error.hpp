@@ -24,33 +24,31 @@ inline strata_status fail(strata_error* error, strata_status code, std::string_v
   return code;
 }
 
-// What an errno means to the host: the caller's fault, a full resource, a missing thing, or the system's
-// failure.
+// What an errno means to the host, the same as everywhere in Strata: a full resource, something that is not there, not
+// possible here or now, wrong in the call, or the system's failure.
 [[nodiscard]] inline strata_status status_of_errno(int os_errno) {
   switch (os_errno) {
-    case 0:
-      return STRATA_OK;
-    case ENOENT:
-      return STRATA_NOT_FOUND;
+    case 0: return STRATA_OK;
+    case ENOENT: return STRATA_NOT_FOUND;
     case ENOSPC:
     case EDQUOT:
     case ENOMEM:
     case EFBIG:
     case EMFILE:
-    case ENFILE:
-      return STRATA_EXHAUSTED;
-    case EINVAL:
-    case EBADF:
-    case EFAULT:
-      return STRATA_INVALID;
-    case ENOSYS:
-    case EOPNOTSUPP:
+    case ENFILE: return STRATA_EXHAUSTED;
+    case EAGAIN:
+    case EBUSY:
+    case EACCES:
     case EPERM:
-      return STRATA_UNSUPPORTED;
-    case ECANCELED:
-      return STRATA_CANCELLED;
-    default:
-      return STRATA_IO;
+    case EROFS:
+    case ENODEV:
+    case ENXIO: return STRATA_UNAVAILABLE;
+    case EINVAL:
+    case EEXIST: return STRATA_INVALID;
+    case ENOSYS:
+    case EOPNOTSUPP: return STRATA_UNSUPPORTED;
+    case ECANCELED: return STRATA_CANCELLED;
+    default: return STRATA_IO;
   }
 }
 
