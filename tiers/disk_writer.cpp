@@ -169,6 +169,14 @@ Digest digest_of(const PublishJob& work, const PartWrite& write) {
 
 }  // namespace
 
+WriteResult cancelled_result(WriteJobRef job) {
+  WriteResult result;
+  result.id = job->id;
+  result.job = std::move(job);
+  result.status = make_error(ErrorCode::cancelled, "cancelled before it started");
+  return result;
+}
+
 WriteResult DiskWriter::run(const WriteJobRef& job) {
   const uint64_t start_ns = clock_.monotonic_ns();
   WriteResult result;

@@ -91,6 +91,9 @@ struct WriteResult {
       files;  // the session files the job touched, whatever its status; not those it could not ask
 };
 
+// The result of a job that was cancelled before it started.
+[[nodiscard]] WriteResult cancelled_result(WriteJobRef job);
+
 // The two ends of the mailbox. post/cancel/collect are called by the engine loop and never wait.
 class WriteQueue {
  public:

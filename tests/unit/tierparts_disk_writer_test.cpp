@@ -253,7 +253,9 @@ TEST(DiskWriter, DISK3_AFullDiskIsExhaustedAndLeavesNothing) {
     EXPECT_EQ(bench.memory.allocated_bytes(), 0u);
     EXPECT_THAT(bench.memory.paths(), IsEmpty());
     ASSERT_LE(result.files.size(), 1u);
-    if (!result.files.empty()) EXPECT_EQ(result.files[0].allocated_bytes, 0u);
+    if (!result.files.empty()) {
+      EXPECT_EQ(result.files[0].allocated_bytes, 0u);
+    }
   }
 }
 
@@ -296,7 +298,9 @@ void check_outcome(Bench& bench, const Outcome& outcome, uint64_t generation_bef
   if (!once)
     return;  // the disk is gone for good: what could not be removed stays for the next start's intake
   EXPECT_FALSE(bench.memory.exists(in_folder(kIdx + ".tmp")));
-  if (created && !outcome.result.published) EXPECT_FALSE(bench.memory.exists(in_folder(kSess)));
+  if (created && !outcome.result.published) {
+    EXPECT_FALSE(bench.memory.exists(in_folder(kSess)));
+  }
 }
 
 // Runs the publication with the nth call failing, n = 1, 2, … until none fails.
@@ -520,7 +524,9 @@ TEST(DiskWriter, B6_AnyCallOfAReleaseMayFail) {
     const bool clean = bench.faulty.faults() == 0;
     bench.faulty.set_plan({});
     const bool index_there = bench.memory.exists(in_folder(kIdx));
-    if (index_there) EXPECT_TRUE(bench.published().ok()) << "an index without its bytes after call " << nth;
+    if (index_there) {
+      EXPECT_TRUE(bench.published().ok()) << "an index without its bytes after call " << nth;
+    }
     if (clean) {
       EXPECT_TRUE(result.status.ok());
       break;
