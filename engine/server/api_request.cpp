@@ -41,9 +41,8 @@ void read_sampling(JsonReader& reader, lines::SamplingParams& sampling) {
   sampling.top_k = natural<uint32_t>(reader, "top_k", kMaxInt);
   sampling.seed = natural<uint64_t>(reader, "seed", kUnbounded);
   sampling.repeat_penalty = reader.number("repeat_penalty", 0, 2);
-  // The engine's lines carry no negative numbers, so a reward for repeating cannot be passed on.
-  sampling.presence_penalty = reader.number("presence_penalty", 0, 2);
-  sampling.frequency_penalty = reader.number("frequency_penalty", 0, 2);
+  sampling.presence_penalty = reader.number("presence_penalty", -2, 2);
+  sampling.frequency_penalty = reader.number("frequency_penalty", -2, 2);
   sampling.repeat_last_n = natural<uint32_t>(reader, "repeat_last_n", kMaxInt);
 }
 
