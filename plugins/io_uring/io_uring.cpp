@@ -1,8 +1,6 @@
 // The io plugin "uring": see uring_queue.hpp.
 //
 //   io_uring.depth=N  operations in flight (64)
-#include <cerrno>
-
 #include "plugins/io_uring/uring_queue.hpp"
 #include "plugins/sdk/error.hpp"
 #include "plugins/sdk/guard.hpp"
@@ -12,29 +10,32 @@ namespace strata::io_uring_plugin {
 namespace {
 
 constexpr uint32_t kDirectAlignment = 4096;  // serves every block device in use
+constexpr uint32_t kDefaultDepth = 64;
 constexpr int32_t kProbe = 100;
 
 UringQueue& self(strata_instance* instance) { return *reinterpret_cast<UringQueue*>(instance); }
 
-// Containers forbid io_uring (EPERM), kernels lack it (ENOSYS): only trying tells.
-int32_t probe(const strata_host*, strata_error* error) {
-  ::io_uring ring{};
-  const int result = io_uring_queue_init(2, &ring, 0);
-  if (result < 0) {
-    sdk::fail_errno(error, -result, "io_uring_setup");
-    return 0;
-  }
-  const bool recent = (ring.features & IORING_FEAT_RW_CUR_POS) != 0;
-  io_uring_queue_exit(&ring);
-  if (recent) return kProbe;
-  sdk::fail(error, STRATA_UNSUPPORTED, "io_uring: Linux 5.6 or later is needed");
-  return 0;
+// Containers forbid io_uring (EPERM), kernels lack it (ENOSYS), rings count against the memlock limit
+// (ENOMEM): only trying tells.
+strata_status try_ring(uint32_t depth, strata_error* error) {
+  Ring ring;
+  if (const int result = ring.open(depth); result < 0)
+    return sdk::fail_errno(error, -result, "io_uring_setup");
+  const bool recent = (ring.get()->features & IORING_FEAT_RW_CUR_POS) != 0;
+  return recent ? STRATA_OK : sdk::fail(error, STRATA_UNSUPPORTED, "io_uring: Linux 5.6 or later is needed");
 }
 
+int32_t probe(const strata_host*, strata_error* error) {
+  return try_ring(kDefaultDepth, error) == STRATA_OK ? kProbe : 0;
+}
+
+// The ring itself is made by the thread that uses it.
 strata_status create(const strata_host* host, strata_instance** instance, strata_error* error) {
   return sdk::guard(error, [&] {
     uint64_t depth = 0;
-    const strata_status status = sdk::option_number(host, {"io_uring.depth", 64, 1, 4096}, &depth, error);
+    strata_status status =
+        sdk::option_number(host, {"io_uring.depth", kDefaultDepth, 1, 4096}, &depth, error);
+    if (status == STRATA_OK) status = try_ring(static_cast<uint32_t>(depth), error);
     if (status != STRATA_OK) return status;
     *instance = reinterpret_cast<strata_instance*>(new UringQueue(host, static_cast<uint32_t>(depth)));
     return status;
