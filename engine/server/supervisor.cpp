@@ -38,6 +38,7 @@ Status Supervisor::launch() {
   end_reason_.clear();
   allowance_ns_ = 0;
   query_sent_ = false;
+  said_bye_ = leaving_ = false;
   if (Status started = process_.start(); !started.ok()) return started;
   state_ = State::starting;
   started_ns_ = last_beat_ns_ = clock_.monotonic_ns();
@@ -77,8 +78,9 @@ std::optional<ApiError> Supervisor::ensure_running() {
 
 void Supervisor::on_end(const std::string& how) {
   const State before = std::exchange(state_, State::stopped);
-  const bool clean = quitting_ && said_bye_;
-  if (end_reason_.empty()) end_reason_ = "the engine " + how;
+  const bool clean = said_bye_;
+  const bool given_up = before == State::ending || leaving_;
+  if (end_reason_.empty()) end_reason_ = clean ? "the engine was shut down" : "the engine " + how;
   const std::string why = end_reason_;
   if (!clean) {
     ++failures_;
@@ -90,7 +92,7 @@ void Supervisor::on_end(const std::string& how) {
     if (on_stopped) on_stopped(clean);
   } else if (!was_ready_) {
     if (on_start_failed) on_start_failed(why);
-  } else if (before != State::ending) {
+  } else if (!given_up) {
     lose_everything(why);
   } else if (anything_open()) {  // it came after the engine was given up, and waits for the next one
     if (const auto refused = ensure_running(); refused) lose_everything(refused->message);
@@ -120,7 +122,9 @@ void Supervisor::lose_everything(const std::string& why) {
 void Supervisor::shut_down() {
   if (std::exchange(quitting_, true)) return;
   quit_ns_ = clock_.monotonic_ns();
-  if (state_ == State::starting || state_ == State::ready) return process_.send(lines::encode(lines::Quit{}));
+  const bool runs = state_ == State::starting || state_ == State::ready;
+  if (runs && !leaving_)
+    process_.send(lines::encode(lines::Quit{}));  // a second one would cut its writes short
   if (state_ == State::stopped && on_stopped) on_stopped(true);
 }
 
@@ -165,14 +169,14 @@ std::optional<ApiError> Supervisor::slot_action(lines::SlotAction action,
 }
 
 void Supervisor::status(std::function<void(std::optional<std::string>)> answer) {
-  if (state_ != State::ready) return answer(std::nullopt);
+  if (state_ != State::ready || leaving_) return answer(std::nullopt);
   opened();
   queries_.push_back({clock_.monotonic_ns(), std::move(answer)});
   if (!std::exchange(query_sent_, true)) process_.send(lines::encode(lines::QueryStatus{}));
 }
 
 void Supervisor::flush() {
-  if (state_ != State::ready) return;
+  if (state_ != State::ready || leaving_) return;
   for (auto& [id, request] : requests_) {
     if (request.sent) continue;
     request.sent = true;
@@ -183,7 +187,7 @@ void Supervisor::flush() {
 }
 
 void Supervisor::send_next_action() {
-  if (state_ != State::ready || actions_.empty() || actions_.front().sent) return;
+  if (state_ != State::ready || leaving_ || actions_.empty() || actions_.front().sent) return;
   actions_.front().sent = true;
   process_.send(lines::encode(actions_.front().command));
 }
@@ -408,11 +412,18 @@ Supervisor::Violation Supervisor::take(const lines::SessionWait& event) {
 }
 
 Supervisor::Violation Supervisor::take(const lines::Drain& event) {
-  if (!quitting_) return "DRAIN without QUIT";
   if (event.done > event.total) return "more done than there is";
   log_.write(LogLevel::info,
              fmt::format("strata: conversations are moved to disk: {} of {}", event.done, event.total));
+  leave();
   return {};
+}
+
+// DRAIN and BYE without QUIT: a signal to the whole process group reached the engine before this server had
+// seen it. What was open gets no answer any more; what comes now waits for the next engine.
+void Supervisor::leave() {
+  if (quitting_ || std::exchange(leaving_, true)) return;
+  lose_everything("the engine is shutting down");
 }
 
 Supervisor::Violation Supervisor::take(const lines::StatusReport& event) {
@@ -427,8 +438,8 @@ Supervisor::Violation Supervisor::take(const lines::Acknowledged&) {
 }
 
 Supervisor::Violation Supervisor::take(const lines::Bye&) {
-  if (!quitting_) return "BYE without QUIT";
   said_bye_ = true;
+  leave();
   return {};
 }
 

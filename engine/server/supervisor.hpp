@@ -139,6 +139,7 @@ class Supervisor {
   void flush();  // sends what waits, once the engine is ready
   void send_next_action();
   void end_engine(const std::string& why);  // kills; what was open answers 500
+  void leave();
   void lose_everything(const std::string& why);
   void opened();  // something to watch begins
   void beat();
@@ -155,6 +156,7 @@ class Supervisor {
   bool was_ready_ = false;
   bool quitting_ = false;
   bool said_bye_ = false;
+  bool leaving_ = false;  // it shuts down although nobody asked here: it got the signal too
   lines::Ready ready_;
   std::map<std::string, std::string, std::less<>> info_;
   std::map<uint64_t, Request> requests_;
