@@ -24,11 +24,17 @@ build_jobs() {
 
 # build_preset PRESET [TARGET…]: configures and builds build/PRESET; no target: everything.
 build_preset() {
-  local preset=$1 jobs
+  local preset=$1 jobs log
   shift
   jobs=$(build_jobs)
-  note "$preset: configure" && (cd "$root" && cmake --preset "$preset" >"$root/build/$preset.configure.log" 2>&1) ||
-    { cat "$root/build/$preset.configure.log" >&2; return 1; }
+  mkdir -p "$root/build"
+  log="$root/build/$preset.configure.log"
+  note "$preset: configure"
+  if ! (cd "$root" && cmake --preset "$preset" >"$log" 2>&1); then
+    cat "$log" >&2
+    return 1
+  fi
   note "$preset: build${*:+ $*} ($jobs at a time)"
+  # shellcheck disable=SC2048  # ${*:+} only asks whether there are targets
   (cd "$root" && cmake --build --preset "$preset" --parallel "$jobs" ${*:+--target "$@"}) >&2
 }
