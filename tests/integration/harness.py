@@ -4,6 +4,7 @@ servers that are ended with the test, and conversations whose every answer is co
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -90,7 +91,6 @@ class StrataTest(unittest.TestCase):
 
     def run_strata(self, *arguments, seconds=60):
         """(exit status, stdout, stderr) of a command that ends by itself."""
-        import subprocess
         done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=seconds,
                               stdin=subprocess.DEVNULL, check=False)
         self.assertGreaterEqual(done.returncode, 0, f"ended by signal {-done.returncode}: {done.stderr}")

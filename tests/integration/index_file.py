@@ -13,7 +13,7 @@ _PART = struct.Struct("<HHIIIQQ16s")
 NAME = re.compile(r"^conv-([0-9a-f]{16})\.(idx|sess)$")
 
 Part = namedtuple("Part", "stage file first count offset length")
-Index = namedtuple("Index", "id generation head_bytes total_bytes tokens files parts flags")
+Index = namedtuple("Index", "id generation head_bytes total_bytes tokens files blocks checkpoints flags")
 
 
 def parse(data):
@@ -30,7 +30,8 @@ def parse(data):
         stage, file, first, count, _, offset, length, _ = _PART.unpack_from(data, parts_at + number * _PART.size)
         parts.append(Part(stage, file, first, count, offset, length))
     return Index(f"{identity:016x}", generation, head_bytes, total_bytes, tokens,
-                 [(f"{file:016x}", length) for file, length in files], parts, flags)
+                 [(f"{file:016x}", length) for file, length in files],
+                 parts[:block_count], parts[block_count:], flags)
 
 
 def load(path):
