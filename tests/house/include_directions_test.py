@@ -37,7 +37,7 @@ MAY_CALL_THE_SYSTEM = ("core/posix", "plugins/", "engine/", "bench/", "tests/", 
 VENDORS = {
     "tl/": ("core/", "engine/", "tests/", "bench/"),
     "fmt/": ("",),
-    "xxhash.h": ("core/", "tests/", "bench/"),
+    "xxh": ("core/", "tests/", "bench/"),
     "boost/": ("engine/server/", "tests/"),
     "spdlog/": ("engine/",),
     "CLI/": ("engine/cli/",),

@@ -9,6 +9,7 @@ CODE_FOLDERS = ("core", "tiers", "plugins", "engine", "bench", "tests", "tools")
 PROGRAM_FOLDERS = ("core", "tiers", "plugins", "engine")
 HEADERS = (".hpp", ".h")
 SOURCES = (".cpp", ".c")
+INCLUDED_PER_UNIT = "_body.hpp"  # source text that several units include, each with macros of its own
 SKIPPED = {".git", "build", ".cache", "__pycache__"}
 
 
