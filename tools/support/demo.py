@@ -7,6 +7,7 @@ second are what a conversation that was never parked answers.
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import sys
@@ -20,6 +21,8 @@ RAM_BUDGET_MIB = 12  # less than two of the five conversations need
 ANSWER_TOKENS = 16
 CONTROL_LIMIT_TOKENS = 64  # template and luck; a control that reuses more found what it must not find
 MIN_PROMPT_TOKENS = 3000
+MIB = 1024 * 1024
+WROTE = re.compile(r"conversation disk: wrote \d+ tokens, ([\d.]+) MiB .*image=([\d.]+) MiB")
 
 
 class Row:
@@ -163,13 +166,16 @@ class Demo:
 
     def stop_and_show(self):
         self.written_bytes += self.server.metric("strata_disk_written_bytes_total")
-        self.whole_bytes += self.server.metric("strata_parked_image_bytes_total")
+        self.whole_bytes += self.server.metric("strata_disk_image_bytes_total")
         before = len(self.server.output.lines)
         started = time.monotonic()
         status = self.server.stop(signal.SIGTERM)
         self.table.note(f"SIGTERM: the server ended with status {status} after {time.monotonic() - started:.2f} s")
         for line in self.server.output.lines[before:]:
             self.table.say(f"   {line}")
+            if match := WROTE.search(line):  # after the last look at the metrics
+                self.written_bytes += float(match.group(1)) * MIB
+                self.whole_bytes += float(match.group(2)) * MIB
         if status != 0:
             raise strata_process.Died(f"the server ended with status {status} at SIGTERM")
 
@@ -204,9 +210,8 @@ def faults(rows):
 def closing_line(demo):
     tokens = sum(row.cached.reused for row in demo.rows)
     seconds = sum(row.saved_s for row in demo.rows)
-    mib = 1024 * 1024
     return (f"saved: {tokens:,} tokens not read again, {seconds:.1f} s of waiting for first tokens; disk: "
-            f"{demo.written_bytes / mib:.1f} MiB written, whole images would have been {demo.whole_bytes / mib:.1f} MiB")
+            f"{demo.written_bytes / MIB:.1f} MiB written, whole images would have been {demo.whole_bytes / MIB:.1f} MiB")
 
 
 def parse(arguments):
