@@ -1,12 +1,14 @@
-// Manifest: the published description of one conversation on disk, the content of conv-<id>.idx and the end of a
-// self-contained session file. Byte tables: docs/session-format.md. A reader refuses everything that breaks a rule
-// listed there, before it allocates anything of the size a count claims. Pure functions, thread-safe.
+// Manifest: the published description of one conversation on disk, the content of conv-<id>.idx and the end
+// of a self-contained session file. Byte tables: docs/session-format.md. A reader refuses everything that
+// breaks a rule listed there, before it allocates anything of the size a count claims. Pure functions,
+// thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/identity.hpp"
@@ -19,12 +21,14 @@ inline constexpr uint32_t kManifestVersion = 1;
 inline constexpr size_t kManifestFixedBytes = 192;  // enough to know head length and total length
 
 enum ManifestFlags : uint32_t {
-  kManifestEphemeral = 1u << 0,  // bound to one run (no --conversation-disk-persist); removed by the next start
+  kManifestEphemeral =
+      1u << 0,  // bound to one run (no --conversation-disk-persist); removed by the next start
 };
 
 struct ManifestFile {
   ConversationId id;
-  uint64_t needed_length = 0;  // the file must be at least this long
+  uint64_t needed_length =
+      0;  // the file must be at least this long; 0 (own file only): nothing lies in it, it may be missing
   bool operator==(const ManifestFile&) const = default;
 };
 
@@ -58,11 +62,11 @@ struct ManifestHead {
   uint32_t stage_count = 0;
   uint32_t media_count = 0;
   uint32_t block_count = 0;
-  uint32_t checkpoint_count = 0;   // checkpoints and live states, over all stages
-  uint64_t payload_bytes = 0;      // sum of the parts' lengths
-  std::vector<ManifestFile> files;           // file 0 is the own one
-  std::vector<uint64_t> prefix_chain;        // token_span.hpp
-  std::vector<uint32_t> resume_positions;    // positions with a complete checkpoint or live state, ascending
+  uint32_t checkpoint_count = 0;           // checkpoints and live states, over all stages
+  uint64_t payload_bytes = 0;              // sum of the parts' lengths
+  std::vector<ManifestFile> files;         // file 0 is the own one
+  std::vector<uint64_t> prefix_chain;      // token_span.hpp
+  std::vector<uint32_t> resume_positions;  // positions with a complete checkpoint or live state, ascending
   std::vector<IdentityField> identity_fields;  // so that a refusal names the field that differs
   std::string label;
   bool operator==(const ManifestHead&) const;
@@ -80,10 +84,14 @@ struct ManifestLimits {
   uint64_t max_payload_bytes = uint64_t{1} << 42;
 };
 
+// Fills what follows from the rest: the counts, payload_bytes, prefix_chain, resume_positions, head_bytes,
+// total_bytes.
+void complete_head(Manifest& manifest);
+// Writes the manifest as complete_head would leave it; the caller's derived fields are not looked at.
 [[nodiscard]] std::vector<std::byte> encode_manifest(const Manifest& manifest);
 
-// From the first kManifestFixedBytes: magic, version and plausible lengths. Errors: invalid (not our magic: foreign),
-// unsupported (version), corrupt.
+// From the first kManifestFixedBytes: magic, version and plausible lengths. Errors: invalid (not our magic:
+// foreign), unsupported (version), corrupt.
 struct ManifestSizes {
   uint64_t head_bytes = 0;
   uint64_t total_bytes = 0;
@@ -95,9 +103,9 @@ Result<ManifestHead> decode_manifest_head(std::span<const std::byte> head);
 // (counts, chain, resume positions, file indices, coverage, overlap).
 Result<Manifest> decode_manifest(std::span<const std::byte> bytes, const ManifestLimits& limits);
 
-[[nodiscard]] std::string index_file_name(ConversationId id);      // conv-<16 hex>.idx
-[[nodiscard]] std::string session_file_name(ConversationId id);    // conv-<16 hex>.sess
-// Parses either name; invalid when it is not exactly of that form.
+[[nodiscard]] std::string index_file_name(ConversationId id);    // conv-<16 hex>.idx
+[[nodiscard]] std::string session_file_name(ConversationId id);  // conv-<16 hex>.sess
+// Parses either name, extension "idx" or "sess"; invalid when it is not exactly of that form.
 Result<ConversationId> parse_conversation_file_name(std::string_view name, std::string_view extension);
 
 }  // namespace strata

@@ -13,10 +13,13 @@ namespace strata {
 class Metrics {
  public:
   // labels: `tier="ram",reason="evicted"` or empty.
+  // HELP text of a metric; without one it is made from the name.
+  void describe(std::string_view name, std::string_view help);
   void add(std::string_view name, std::string_view labels = {}, double amount = 1);
   void set(std::string_view name, std::string_view labels, double value);
   void observe_seconds(std::string_view name, std::string_view labels, double seconds);
-  [[nodiscard]] double value(std::string_view name, std::string_view labels = {}) const;  // 0 when never touched
+  [[nodiscard]] double value(std::string_view name, std::string_view labels = {})
+      const;                                     // 0 when never touched; histogram: its count
   [[nodiscard]] std::string prometheus() const;  // HELP/TYPE lines, sorted by name
 
  private:
@@ -31,7 +34,12 @@ class Metrics {
     std::map<std::string, double, std::less<>> values;
     std::map<std::string, Histogram, std::less<>> histograms;
   };
+  Family& family(std::string_view name, Kind kind);  // one name has one kind for ever
+  static void render_histogram(std::string& out, std::string_view name, std::string_view labels,
+                               const Histogram& histogram);
+
   std::map<std::string, Family, std::less<>> families_;
+  std::map<std::string, std::string, std::less<>> help_;
 };
 
 }  // namespace strata
