@@ -29,7 +29,11 @@ Status CopyOut::queue_next() {
   if (part->is_block()) {
     part->bytes = model_.block_bytes(part->stage, part->count);
     std::memset(to.data() + part->bytes, 0, to.size() - part->bytes);
-    STRATA_TRY(model_.export_block(slot_, part->stage, part->first, part->count, to.first(part->bytes), stream_));
+    STRATA_TRY(
+        model_.export_block(slot_, part->stage, part->first, part->count, to.first(part->bytes), stream_));
+  } else if (model_.info().checkpoint_bytes[part->stage] == 0) {
+    std::memset(to.data(), 0, to.size());
+    part->bytes = kEmptyCheckpointBytes;
   } else {
     std::memset(to.data(), 0, to.size());
     STRATA_ASSIGN(part->bytes, model_.export_checkpoint(slot_, part->stage, to, stream_));

@@ -1,6 +1,6 @@
-// CopyOut: copies blocks and checkpoints of a slot into pinned buffers, asynchronously on one stream. The slot may not
-// change below what is copied until done. Ownership: the parts' buffers are allocated before, and given back with the
-// parts when the copy failed. One thread at a time. Never waits.
+// CopyOut: copies blocks and checkpoints of a slot into pinned buffers, asynchronously on one stream. The
+// slot may not change below what is copied until done. Ownership: the parts' buffers are allocated before,
+// and given back with the parts when the copy failed. One thread at a time. Never waits.
 #pragma once
 
 #include <vector>

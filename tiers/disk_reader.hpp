@@ -1,5 +1,5 @@
-// DiskReader: asynchronous reads of the engine loop through one IoQueue; more reads than the queue takes wait here.
-// Ownership: buffer and file stay valid until the callback ran. One thread at a time. Never waits.
+// DiskReader: asynchronous reads of the engine loop through one IoQueue; more reads than the queue takes wait
+// here. Ownership: buffer and file stay valid until the callback ran. One thread at a time. Never waits.
 #pragma once
 
 #include <cstdint>

@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t kExpireEveryNs = 1'000'000'000;
 
+// An old checkpoint whose only copy was on disk and is gone: the conversation goes on without it.
+bool lost(const Part& part) { return !part.is_block() && part.ram == nullptr && !part.disk; }
+
 uint64_t extent_bytes(const Part& part) { return align_up(part.bytes, limits::kAlignment); }
 
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(limits::kMiB); }
@@ -30,9 +33,12 @@ uint64_t index_bytes_bound(const Image& image, const Identity& identity) {
 SkipReason skip_reason(const Status& status) {
   if (status.ok()) return SkipReason::io_error;
   switch (status.error().code) {
-    case ErrorCode::exhausted: return SkipReason::no_space;
-    case ErrorCode::cancelled: return SkipReason::cancelled;
-    default: return SkipReason::io_error;
+    case ErrorCode::exhausted:
+      return SkipReason::no_space;
+    case ErrorCode::cancelled:
+      return SkipReason::cancelled;
+    default:
+      return SkipReason::io_error;
   }
 }
 
@@ -40,7 +46,8 @@ SkipReason skip_reason(const Status& status) {
 
 // --- open
 
-Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const Ports& ports, Listener listener) {
+Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const Ports& ports,
+                                                 Listener listener) {
   const std::string& folder = options.folder;
   for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     const std::string path = folder.substr(0, slash);
@@ -52,7 +59,8 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   auto lock = ports.files.lock(folder + "/LOCK");
   if (!lock.ok()) {
     if (lock.error().code == ErrorCode::unavailable) {
-      return make_error(ErrorCode::unavailable, "conversation folder " + folder + " is in use by another process");
+      return make_error(ErrorCode::unavailable,
+                        "conversation folder " + folder + " is in use by another process");
     }
     return with_context(lock.error(), "conversation folder " + folder + " cannot be used");
   }
@@ -107,7 +115,11 @@ Status DiskTier::take_in() {
   kept_bytes_ = intake_.kept_bytes;
   for (const IntakeFile& found : intake_.files) {
     File file;
-    file.map = ExtentMap(align_up(found.size_bytes, limits::kAlignment));
+    // Which extents are in use is not known before the bodies were read: all of it counts as in use.
+    const uint64_t size = align_up(std::min(found.size_bytes, limits::kMaxSessionBytes), limits::kAlignment);
+    if (size > limits::kSessionHeaderBytes) {
+      (void)file.map.reserve(limits::kSessionHeaderBytes, size - limits::kSessionHeaderBytes);
+    }
     file.allocated_bytes = found.allocated_bytes;
     file.exists = true;
     file.incarnation = next_incarnation_++;
@@ -189,7 +201,8 @@ bool DiskTier::stored(const PartRef& part) const {
 
 SpillState DiskTier::spill_state(const Image& image) const {
   for (const Pending& spill : pending_) {
-    if (spill.image->id == image.id && spill.image->generation == image.generation) return SpillState::pending;
+    if (spill.image->id == image.id && spill.image->generation == image.generation)
+      return SpillState::pending;
   }
   for (const auto& [job, posted] : posted_) {
     if (posted.head.id == image.id && posted.head.generation == image.generation) return SpillState::writing;
@@ -219,8 +232,9 @@ bool DiskTier::spill(const ImageRef& image) {
   spill.key = listener_.next_key();
   spill.queued_ns = ports_.clock.monotonic_ns();
   pending_.push_back(std::move(spill));
-  ports_.log.write(LogLevel::info, fmt::format("strata: conversation disk: queued {} tokens, {:.1f} MiB; queue={}",
-                                               image->length(), mib(payload), queue_jobs()));
+  ports_.log.write(LogLevel::info,
+                   fmt::format("strata: conversation disk: queued {} tokens, {:.1f} MiB; queue={}",
+                               image->length(), mib(payload), queue_jobs()));
   return true;
 }
 
@@ -233,7 +247,8 @@ bool DiskTier::cancel_spill(const Image& image) {
     return true;
   }
   for (const auto& [job, posted] : posted_) {
-    if (posted.head.id == image.id && posted.head.generation == image.generation) return ports_.writer.cancel(job);
+    if (posted.head.id == image.id && posted.head.generation == image.generation)
+      return ports_.writer.cancel(job);
   }
   return false;
 }
@@ -370,13 +385,13 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
   posted.reserved_bytes = reserved_bytes;
   PublishJob work;
   work.id = image.id;
-  work.create_file = !own.exists;
   for (const PartRef& part : image.parts) {
-    if (stored(part)) continue;
+    if (stored(part) || lost(*part)) continue;
     STRATA_CHECK(part->ram != nullptr);  // waiting images stay in RAM
     posted.written.push_back(part);
     posted.extents.push_back(Extent{image.id, own.map.allocate(extent_bytes(*part)), part->bytes, {}});
   }
+  work.create_file = !own.exists && !posted.written.empty();
   std::vector<size_t> written_at;
   work.manifest = make_manifest(image, posted, written_at);
   for (size_t i = 0; i < posted.written.size(); ++i) {
@@ -402,7 +417,8 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
   ports_.writer.post(std::move(job));
 }
 
-Manifest DiskTier::make_manifest(const Image& image, const Posted& posted, std::vector<size_t>& written_at) const {
+Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
+                                 std::vector<size_t>& written_at) const {
   Manifest manifest;
   ManifestHead& head = manifest.head;
   head.flags = options_.persist ? 0u : static_cast<uint32_t>(kManifestEphemeral);
@@ -420,12 +436,19 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted, std::
   head.token_count = image.length();
   head.media_count = static_cast<uint32_t>(image.media.size());
   head.prefix_chain = prefix_chain(image.span(), image.salt);
-  head.resume_positions = resume_positions(image.parts);
-  head.files.push_back({image.id, files_.at(image.id).map.end_bytes()});
+  std::vector<PartRef> present;
+  for (const PartRef& part : image.parts) {
+    if (!lost(*part)) present.push_back(part);
+  }
+  head.resume_positions = resume_positions(present);
+  const File& own = files_.at(image.id);
+  const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
+  head.files.push_back({image.id, has_file ? own.map.end_bytes() : 0});
   manifest.tokens = image.tokens;
   manifest.media = image.media;
   size_t next_written = 0;
   for (const PartRef& part : image.parts) {
+    if (lost(*part) && !stored(part)) continue;
     Extent extent;
     if (next_written < posted.written.size() && posted.written[next_written] == part) {
       written_at.push_back(manifest.parts.size());
@@ -438,7 +461,8 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted, std::
     if (file == head.files.end()) file = head.files.insert(head.files.end(), ManifestFile{extent.file, 0});
     file->needed_length =
         std::max(file->needed_length, extent.offset + align_up(extent.length, limits::kAlignment));
-    manifest.parts.push_back(ManifestPart{part->kind, part->stage,
+    const bool live = !part->is_block() && part->first == head.token_count;
+    manifest.parts.push_back(ManifestPart{live ? PartKind::live : part->kind, part->stage,
                                           static_cast<uint16_t>(file - head.files.begin()), part->first,
                                           part->count, extent.offset, extent.length, extent.digest});
     head.payload_bytes += part->bytes;
@@ -449,10 +473,11 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted, std::
 
 void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& detail) {
   ports_.metrics.add("strata_skips_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
-  ports_.log.write(LogLevel::warning,
-                   fmt::format("strata: conversation disk: {} {} tokens, {:.1f} MiB; {}{}{}",
-                               why == SkipReason::too_large ? "refused" : "dropped", spill.image->length(),
-                               mib(payload_bytes(spill.image->parts)), label(why), detail.empty() ? "" : ": ", detail));
+  ports_.log.write(
+      LogLevel::warning,
+      fmt::format("strata: conversation disk: {} {} tokens, {:.1f} MiB; {}{}{}",
+                  why == SkipReason::too_large ? "refused" : "dropped", spill.image->length(),
+                  mib(payload_bytes(spill.image->parts)), label(why), detail.empty() ? "" : ": ", detail));
   done_bytes_ += payload_bytes(spill.image->parts);
 }
 
@@ -464,15 +489,17 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
     return;
   }
   if (!result.status.ok()) {
-    ports_.log.write(LogLevel::warning, "strata: conversation disk: published, but " + result.status.error().message);
+    ports_.log.write(LogLevel::warning,
+                     "strata: conversation disk: published, but " + result.status.error().message);
   }
   File& own = files_.at(posted.head.id);
-  own.exists = true;
+  own.exists = own.exists || !posted.written.empty();
   for (size_t i = 0; i < posted.written.size(); ++i) {
     Extent extent = posted.extents[i];
     extent.digest = result.digests.at(i);
     posted.written[i]->disk = extent;
-    own.extents[extent.offset] = KnownExtent{align_up(extent.length, limits::kAlignment), 1, posted.written[i]};
+    own.extents[extent.offset] =
+        KnownExtent{align_up(extent.length, limits::kAlignment), 1, posted.written[i]};
   }
   const uint64_t payload = payload_bytes(posted.spill.image->parts);
   ++published_count_;
@@ -481,11 +508,12 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   ports_.metrics.add("strata_disk_image_bytes_total", {}, static_cast<double>(payload));
   const double ms = static_cast<double>(result.duration_ns) / 1e6;
   ports_.metrics.observe_seconds("strata_spill_seconds", {}, ms / 1e3);
-  ports_.log.write(LogLevel::info,
-                   fmt::format("strata: conversation disk: wrote {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s); "
-                               "image={:.1f} MiB",
-                               posted.head.token_count, mib(result.written_bytes), ms,
-                               ms > 0 ? static_cast<double>(result.written_bytes) / ms / 1e3 : 0.0, mib(payload)));
+  ports_.log.write(
+      LogLevel::info,
+      fmt::format("strata: conversation disk: wrote {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s); "
+                  "image={:.1f} MiB",
+                  posted.head.token_count, mib(result.written_bytes), ms,
+                  ms > 0 ? static_cast<double>(result.written_bytes) / ms / 1e3 : 0.0, mib(payload)));
   replace_entry(posted, result);
 }
 
@@ -528,14 +556,20 @@ void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
   }
   let_go(posted.spill);
   post_release(posted.head.id, false, 0, std::move(freed));
-  drop_pending(posted.spill, skip_reason(result.status), result.status.ok() ? "" : result.status.error().message);
+  if (!result.status.ok() && result.status.error().code == ErrorCode::cancelled) {
+    ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
+    return;
+  }
+  drop_pending(posted.spill, skip_reason(result.status),
+               result.status.ok() ? "" : result.status.error().message);
   listener_.spill_dropped(*posted.spill.image);
 }
 
 void DiskTier::apply_sizes(const WriteResult& result) {
   for (const WriteResult::FileSize& size : result.files) {
     auto at = files_.find(size.file);
-    if (at != files_.end() && (at->second.exists || result.published)) at->second.allocated_bytes = size.allocated_bytes;
+    if (at != files_.end() && (at->second.exists || result.published))
+      at->second.allocated_bytes = size.allocated_bytes;
   }
 }
 
@@ -547,7 +581,8 @@ bool DiskTier::fully_known(const File& file) const {
     if (entry != entries_.end()) return entry->second.image != nullptr;
     const auto is_key = [&](const Pending& spill) { return spill.key == key; };
     return std::any_of(pending_.begin(), pending_.end(), is_key) ||
-           std::any_of(posted_.begin(), posted_.end(), [&](const auto& posted) { return is_key(posted.second.spill); });
+           std::any_of(posted_.begin(), posted_.end(),
+                       [&](const auto& posted) { return is_key(posted.second.spill); });
   });
 }
 
@@ -765,10 +800,12 @@ Result<PartRef> DiskTier::share_part(ConversationId file_id, const ManifestPart&
   if (file == files_.end()) return make_error(ErrorCode::corrupt, "refers to an unknown file");
   auto& extents = file->second.extents;
   const uint64_t length = align_up(stored_part.length, limits::kAlignment);
+  // In memory a live state is a checkpoint like any other: it stays one when the conversation goes on.
+  const PartKind kind = stored_part.kind == PartKind::live ? PartKind::checkpoint : stored_part.kind;
   auto next = extents.lower_bound(stored_part.offset);
   if (next != extents.end() && next->first == stored_part.offset) {
     PartRef part = next->second.part.lock();
-    const bool same = part && part->disk && part->kind == stored_part.kind && part->stage == stored_part.stage &&
+    const bool same = part && part->disk && part->kind == kind && part->stage == stored_part.stage &&
                       part->first == stored_part.first && part->count == stored_part.count &&
                       part->bytes == stored_part.length && part->disk->digest == stored_part.digest;
     if (same) return part;
@@ -777,12 +814,13 @@ Result<PartRef> DiskTier::share_part(ConversationId file_id, const ManifestPart&
     if (next != extents.end() && stored_part.offset + length > next->first) {
       return make_error(ErrorCode::corrupt, "extents overlap");
     }
-    if (next != extents.begin() && std::prev(next)->first + std::prev(next)->second.length > stored_part.offset) {
+    if (next != extents.begin() &&
+        std::prev(next)->first + std::prev(next)->second.length > stored_part.offset) {
       return make_error(ErrorCode::corrupt, "extents overlap");
     }
   }
   auto part = std::make_shared<Part>();
-  part->kind = stored_part.kind;
+  part->kind = kind;
   part->stage = stored_part.stage;
   part->first = stored_part.first;
   part->count = stored_part.count;

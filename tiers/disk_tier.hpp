@@ -1,13 +1,14 @@
 // DiskTier: what is stored in the conversation folder, who shares it, and what may stay (DISK-1 to DISK-8).
 //
-// All metadata lives here on the engine loop; the writer thread only carries out jobs. Physical bytes are charged before
-// a job is handed over and corrected by its result, so the budget holds at every instant. A conversation waits here, not
-// in the writer's queue, until there is room, so that it can be cancelled at no cost.
+// All metadata lives here on the engine loop; the writer thread only carries out jobs. Physical bytes are
+// charged before a job is handed over and corrected by its result, so the budget holds at every instant. A
+// conversation waits here, not in the writer's queue, until there is room, so that it can be cancelled at no
+// cost.
 //
-// Extents are counted by the conversations that refer to them; one whose count falls to zero is given back by a release
-// job. After a restart only heads are known: a file's extents are then given back one by one only when the bodies of all
-// conversations that use the file were read, and the file itself when nobody refers to it.
-// One thread at a time.
+// Extents are counted by the conversations that refer to them; one whose count falls to zero is given back by
+// a release job. After a restart only heads are known: a file's extents are then given back one by one only
+// when the bodies of all conversations that use the file were read, and the file itself when nobody refers to
+// it. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -69,16 +70,19 @@ class DiskTier final : public SpillTarget {
     uint32_t pins = 0;
     bool held_by_user = false;
   };
-  // The stack keeps its prefix index in step: a published or taken-in conversation appears, a removed one goes.
+  // The stack keeps its prefix index in step: a published or taken-in conversation appears, a removed one
+  // goes.
   struct Listener {
     std::function<uint64_t()> next_key;
     std::function<void(const Entry&)> appeared;
     std::function<void(const Entry&, ReadReason)> gone;  // none: superseded or forgotten
     std::function<void(const ManifestHead&, ReadReason)> refused_at_intake;
-    std::function<void(const Image&)> spill_dropped;  // an image that was taken by spill() will not be written
+    std::function<void(const Image&)>
+        spill_dropped;  // an image that was taken by spill() will not be written
   };
 
-  static Result<std::unique_ptr<DiskTier>> open(const Options& options, const Ports& ports, Listener listener);
+  static Result<std::unique_ptr<DiskTier>> open(const Options& options, const Ports& ports,
+                                                Listener listener);
   ~DiskTier() override;
 
   // --- SpillTarget
@@ -86,7 +90,8 @@ class DiskTier final : public SpillTarget {
   bool spill(const ImageRef& image) override;
   bool cancel_spill(const Image& image) override;
 
-  // Takes results in, hands jobs over, lets old conversations expire. True when jobs are under way or waiting.
+  // Takes results in, hands jobs over, lets old conversations expire. True when jobs are under way or
+  // waiting.
   bool step();
 
   Entry* find(uint64_t key);
@@ -111,7 +116,9 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] bool settled() const { return pending_.empty() && posted_.empty() && releasing_.empty(); }
   [[nodiscard]] const IntakeReport& intake() const { return intake_; }
   [[nodiscard]] uint64_t published_count() const { return published_count_; }
-  [[nodiscard]] uint64_t done_bytes() const { return done_bytes_; }  // of images written or dropped, for progress
+  [[nodiscard]] uint64_t done_bytes() const {
+    return done_bytes_;
+  }  // of images written or dropped, for progress
 
  private:
   struct KnownExtent {
@@ -122,24 +129,24 @@ class DiskTier final : public SpillTarget {
   struct File {
     ExtentMap map;
     std::map<uint64_t, KnownExtent> extents;
-    std::set<uint64_t> users;        // keys of entries and jobs
-    uint64_t allocated_bytes = 0;    // last seen
+    std::set<uint64_t> users;      // keys of entries and jobs
+    uint64_t allocated_bytes = 0;  // last seen
     bool exists = false;
-    uint64_t incarnation = 0;        // tells a file from an earlier one of the same name
+    uint64_t incarnation = 0;  // tells a file from an earlier one of the same name
   };
   struct Pending {
-    uint64_t key = 0;                // of the entry to be
+    uint64_t key = 0;  // of the entry to be
     ImageRef image;
     uint64_t queued_ns = 0;
     bool holds_extents = false;
-    std::vector<PartRef> held;       // parts whose extents are held for this job
+    std::vector<PartRef> held;  // parts whose extents are held for this job
   };
   struct Posted {
     Pending spill;
     JobId job = 0;
     uint64_t reserved_bytes = 0;
-    std::vector<PartRef> written;    // in the order of PublishJob::writes
-    std::vector<Extent> extents;     // where they go
+    std::vector<PartRef> written;  // in the order of PublishJob::writes
+    std::vector<Extent> extents;   // where they go
     ManifestHead head;
   };
   struct Releasing {
@@ -148,8 +155,8 @@ class DiskTier final : public SpillTarget {
       uint64_t incarnation = 0;
       std::vector<FreedExtent> extents;
     };
-    uint64_t charged_bytes = 0;      // of the index and whole files, until the result confirms that they are gone
-    uint64_t expected_bytes = 0;     // that the job will give back in all
+    uint64_t charged_bytes = 0;  // of the index and whole files, until the result confirms that they are gone
+    uint64_t expected_bytes = 0;  // that the job will give back in all
     std::vector<Punched> punched;
   };
   using Freed = std::map<ConversationId, std::vector<FreedExtent>>;

@@ -11,7 +11,8 @@
 namespace strata {
 
 [[nodiscard]] bool part_before(const Part& a, const Part& b);
-// Inserts in order; replaces a part of the same kind class and place and returns the replaced one (null if none).
+// Inserts in order; replaces a part of the same kind class and place and returns the replaced one (null if
+// none).
 PartRef insert_part(std::vector<PartRef>& parts, PartRef part);
 [[nodiscard]] PartRef find_block(std::span<const PartRef> parts, StageId stage, uint32_t first);
 // The live state or checkpoint at `position`.

@@ -120,8 +120,9 @@ void RamTier::spill_ahead() {
   FreedBytes freed(users_);
   freed.add_bytes(options_.budget_bytes - std::min(options_.budget_bytes, pool_.in_use_bytes()));
   size_t position = 0;
-  const size_t over_count =
-      options_.max_images > 0 && lru_.size() >= options_.max_images ? lru_.size() - options_.max_images + 1 : 0;
+  const size_t over_count = options_.max_images > 0 && lru_.size() >= options_.max_images
+                                ? lru_.size() - options_.max_images + 1
+                                : 0;
   for (Entry& entry : lru_) {
     if (freed.bytes() >= headroom && position >= over_count) return;
     ++position;
@@ -144,7 +145,8 @@ void RamTier::spill_all() {
 bool RamTier::is_superseded(const Image& old, const Image& image) const {
   if (old.id == image.id) return true;
   if (old.salt != image.salt || common_prefix(old.span(), image.span()) != old.length()) return false;
-  // Any match on the old state is a match on the new one, if the new one can be resumed wherever the old one can.
+  // Any match on the old state is a match on the new one, if the new one can be resumed wherever the old one
+  // can.
   return std::all_of(old.parts.begin(), old.parts.end(), [&](const PartRef& part) {
     return part->is_block() || find_checkpoint(image.parts, part->stage, part->first) != nullptr;
   });
@@ -164,7 +166,7 @@ void RamTier::supersede(const Image& image, uint64_t except_key) {
 
 RamTier::Entry& RamTier::admit(uint64_t key, ImageRef image) {
   for (const PartRef& part : image->parts) {
-    STRATA_CHECK(part->ram != nullptr);
+    STRATA_CHECK(part->ram != nullptr || !part->is_block());  // an old checkpoint may be on disk only
     hold(part);
   }
   Entry entry;

@@ -1,12 +1,12 @@
 // RamTier: parked images in pinned memory, least recently used first out (RAM-1 to RAM-5).
 //
-// Every byte is counted once however many images and slots share it: users of a part are counted here, and the last one
-// to let go frees its RAM copy. An image is in this tier when all of its parts have a RAM copy.
+// Every byte is counted once however many images and slots share it: users of a part are counted here, and
+// the last one to let go frees its RAM copy. An image is in this tier when all of its parts have a RAM copy.
 //
-// Room: images that the disk tier has published ("clean") are dropped first, oldest first; spill_ahead() hands the oldest images to
-// on_evict early enough that a switch finds clean ones and never waits for the disk (DISK-1). Only when the writer is
-// behind are unwritten images dropped, oldest first. Nothing is dropped unless that makes the room that is needed (RAM-2).
-// One thread at a time.
+// Room: images that the disk tier has published ("clean") are dropped first, oldest first; spill_ahead()
+// hands the oldest images to on_evict early enough that a switch finds clean ones and never waits for the
+// disk (DISK-1). Only when the writer is behind are unwritten images dropped, oldest first. Nothing is
+// dropped unless that makes the room that is needed (RAM-2). One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class RamTier {
   struct Entry {
     uint64_t key = 0;
     ImageRef image;
-    uint32_t pins = 0;        // transfers and plans under way
+    uint32_t pins = 0;  // transfers and plans under way
     bool held_by_user = false;
     bool spill_refused = false;  // the disk tier will not take it: not asked again
   };
@@ -75,8 +75,11 @@ class RamTier {
   void spill_ahead();
   // Everything that is not on disk goes to the spill target (shutdown).
   void spill_all();
-  // Slots' blocks that no image uses: their bytes are in the slot, so the copies can go when nothing else is left.
-  void set_slot_copies(std::function<void(std::vector<PartRef>&)> list) { list_slot_copies_ = std::move(list); }
+  // Slots' blocks that no image uses: their bytes are in the slot, so the copies can go when nothing else is
+  // left.
+  void set_slot_copies(std::function<void(std::vector<PartRef>&)> list) {
+    list_slot_copies_ = std::move(list);
+  }
 
   // --- images
   // Takes a complete image in; supersedes older states of the same conversation (RAM-5).
@@ -92,7 +95,9 @@ class RamTier {
   [[nodiscard]] const std::list<Entry>& entries() const { return lru_; }  // oldest first
   [[nodiscard]] uint64_t in_use_bytes() const { return pool_.in_use_bytes(); }
   [[nodiscard]] uint64_t budget_bytes() const { return options_.budget_bytes; }
-  void note_parked_bytes(uint64_t bytes) { largest_park_bytes_ = bytes > largest_park_bytes_ ? bytes : largest_park_bytes_; }
+  void note_parked_bytes(uint64_t bytes) {
+    largest_park_bytes_ = bytes > largest_park_bytes_ ? bytes : largest_park_bytes_;
+  }
 
  private:
   using Position = std::list<Entry>::iterator;

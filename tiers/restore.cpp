@@ -159,16 +159,19 @@ void Restore::import(Item& item) {
   if (from_disk) {
     const PartPlace place{part.disk->file, part.stage, part.first, part.kind};
     if (digest_part(place, payload(item)) != part.disk->digest) {
-      return fail(make_error(ErrorCode::corrupt,
-                             fmt::format("{} at token {} of stage {} does not match its digest in {}",
-                                         to_string(part.kind), part.first, part.stage,
-                                         session_file_name(part.disk->file))));
+      return fail(make_error(
+          ErrorCode::corrupt,
+          fmt::format("{} at token {} of stage {} does not match its digest in {}", to_string(part.kind),
+                      part.first, part.stage, session_file_name(part.disk->file))));
     }
     if (item.kept) item.part->ram = item.buffer;
   }
+  const bool empty = !part.is_block() && ports_.model.info().checkpoint_bytes[part.stage] == 0;
   const Status queued =
-      part.is_block()
-          ? ports_.model.import_block(import_, part.stage, part.first, part.count, payload(item), ports_.stream)
+      empty ? Status()
+      : part.is_block()
+          ? ports_.model.import_block(import_, part.stage, part.first, part.count, payload(item),
+                                      ports_.stream)
           : ports_.model.import_checkpoint(import_, part.stage, part.first, payload(item), ports_.stream);
   item.step = Item::Step::importing;
   ++imported_;
@@ -178,7 +181,8 @@ void Restore::import(Item& item) {
   auto event = ports_.device.create_event();
   if (!event.ok()) return fail(event.error());
   item.event = *event;
-  if (Status recorded = ports_.device.record(item.event, ports_.stream); !recorded.ok()) fail(recorded.error());
+  if (Status recorded = ports_.device.record(item.event, ports_.stream); !recorded.ok())
+    fail(recorded.error());
 }
 
 // Streamed buffers go back as soon as their copy is done, so that the window moves on.

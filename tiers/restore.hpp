@@ -1,7 +1,8 @@
-// Restore: brings blocks and checkpoints of an image into a slot through a staged import (B-3, B-4). Disk reads, digest
-// checks and device copies overlap within a window; nothing is imported before its digest was checked, and the import is
-// committed after the last check. On any failure the import is aborted and the slot is as it was.
-// Ownership: parts and their buffers are held until nothing touches them. One thread at a time. Never waits.
+// Restore: brings blocks and checkpoints of an image into a slot through a staged import (B-3, B-4). Disk
+// reads, digest checks and device copies overlap within a window; nothing is imported before its digest was
+// checked, and the import is committed after the last check. On any failure the import is aborted and the
+// slot is as it was. Ownership: parts and their buffers are held until nothing touches them. One thread at a
+// time. Never waits.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +29,18 @@ class Restore {
     Device& device;
     Clock& clock;
     DeviceStream stream;
-    FileSystem* files = nullptr;    // both null without a disk tier
+    FileSystem* files = nullptr;  // both null without a disk tier
     DiskReader* reader = nullptr;
     PinnedPool* staging = nullptr;  // for parts that are not kept in RAM
   };
   struct Request {
     SlotId slot = 0;
     ImageRef image;
-    uint32_t tokens = 0;            // how many of the image's tokens
-    std::vector<PartRef> parts;     // all that are needed, in any order
+    uint32_t tokens = 0;         // how many of the image's tokens
+    std::vector<PartRef> parts;  // all that are needed, in any order
     // Buffers of the parts in `keep_into` become their RAM copies: same order as parts, null entries stream.
     std::vector<HostBufferRef> keep_into;
-    std::string folder;             // where the session files are
+    std::string folder;  // where the session files are
   };
   enum class State : uint8_t { running, done, failed };
 
@@ -53,7 +54,7 @@ class Restore {
   [[nodiscard]] const Error& error() const { return error_; }
   [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
   [[nodiscard]] uint64_t disk_bytes() const { return disk_bytes_; }
-  [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }   // from the first read to the last
+  [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }  // from the first read to the last
   [[nodiscard]] bool reads_disk() const { return reads_disk_; }
 
  private:
@@ -61,7 +62,7 @@ class Restore {
     PartRef part;
     HostBufferRef buffer;
     bool kept = false;
-    DeviceEvent event;              // after the import of a streamed item
+    DeviceEvent event;  // after the import of a streamed item
     enum class Step : uint8_t { waiting, reading, read, importing, done } step = Step::waiting;
   };
   void begin();
@@ -83,7 +84,7 @@ class Restore {
   std::map<ConversationId, FileHandle> open_files_;
   size_t next_ = 0;
   size_t reading_ = 0;
-  size_t streaming_ = 0;            // items whose buffer is a staging one
+  size_t streaming_ = 0;  // items whose buffer is a staging one
   size_t imported_ = 0;
   uint64_t import_ = 0;
   bool begun_ = false;

@@ -107,7 +107,7 @@ strata_status HostDevice::info(int32_t device, strata_device_info* info, strata_
   info->pinned_alignment = kPinnedAlignment;
   info->memory_total = options_.memory_bytes;
   info->memory_free = options_.memory_bytes - used_[static_cast<size_t>(device)];
-  info->unified_memory = 1;  // the processor may compute on it, between copies that it waited for
+  info->unified_memory = 1;  // the processor reads it directly; the reference model computes there
   std::snprintf(info->name, sizeof info->name, "host memory %d", device);
   std::snprintf(info->uuid, sizeof info->uuid, "host-%d", device);
   return STRATA_OK;

@@ -106,7 +106,8 @@ VirtualStreams::Answer VirtualStreams::wait(const Event& event) {
 
 VirtualStreams::Answer VirtualStreams::query(const Event& event) {
   if (event.mark == nullptr) return Answer::yes;
-  if (event.mark->asked >= event.mark->delay) return wait(event);
+  // Reached: also when a later event of the stream was waited for; then this one may not say otherwise.
+  if (event.mark->reached || event.mark->asked >= event.mark->delay) return wait(event);
   ++event.mark->asked;
   if (!event.mark->reached) step_another(event.mark->stream);
   return Answer::no;
