@@ -1,0 +1,50 @@
+// Request bodies of the HTTP API, parsed and checked. Every wrong type, missing key and value out of range is
+// a 400 that names the key; keys this server does not know are ignored, keys it knows and cannot honour are a
+// 501. Pure, thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/lines.hpp"
+#include "core/model.hpp"
+#include "engine/server/api_error.hpp"
+
+namespace strata {
+
+struct CompletionRequest {
+  bool chat = false;
+  std::vector<ChatMessage> messages;  // chat: roles system, user, assistant, tool
+  std::string prompt;                 // text completion, unless prompt_tokens is set
+  std::optional<std::vector<Token>> prompt_tokens;
+  std::optional<uint32_t> max_tokens;  // absent: what the context leaves
+  lines::SamplingParams sampling;      // logprobs included
+  std::vector<std::string> stop;
+  SlotId slot = kNoSlot;
+  bool cache_prompt = true;
+  bool ignore_eos = false;
+  bool stream = false;
+  bool include_usage = false;
+  bool return_progress = false;
+  bool timings_per_token = false;
+};
+
+struct TokenizeRequest {
+  std::string content;
+  bool add_special = false;
+  bool parse_special = true;
+  bool with_pieces = false;
+};
+
+ApiResult<CompletionRequest> parse_chat_completion(std::string_view body);
+ApiResult<CompletionRequest> parse_text_completion(std::string_view body);
+ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body);  // /apply-template
+ApiResult<TokenizeRequest> parse_tokenize(std::string_view body);
+ApiResult<std::vector<Token>> parse_detokenize(std::string_view body);
+ApiResult<std::string> parse_slot_file(
+    std::string_view body);  // "filename", not yet checked against the name policy
+
+}  // namespace strata

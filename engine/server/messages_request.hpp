@@ -1,0 +1,15 @@
+// The "messages" of a chat request → turns of plain text, for models without a tool format of their own.
+// Included by the request parsers only. Pure, thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "core/model.hpp"
+#include "engine/server/json_reader.hpp"
+
+namespace strata {
+
+// Errors are reported through the reader.
+[[nodiscard]] std::vector<ChatMessage> read_messages(JsonReader& request);
+
+}  // namespace strata

@@ -1,0 +1,104 @@
+#include "engine/server/prompt_builder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/limits.hpp"
+
+namespace strata {
+namespace {
+
+ApiError from_model(const Error& error) {
+  if (error.code == ErrorCode::invalid) return invalid_request(error.message);
+  return error.code == ErrorCode::unsupported ? not_supported(error.message) : server_error(error.message);
+}
+
+// Numbers of leading messages after which a border lies.
+std::vector<size_t> border_messages(const std::vector<ChatMessage>& messages) {
+  std::vector<size_t> counts;
+  for (size_t i = 1; i <= messages.size(); ++i) {
+    const bool system_ends =
+        messages[i - 1].role == "system" && (i == messages.size() || messages[i].role != "system");
+    const bool user_begins = i < messages.size() && messages[i].role == "user";
+    if (system_ends || user_begins || i == messages.size()) counts.push_back(i);
+  }
+  // The first border is the one that all conversations of one agent share.
+  if (counts.size() > kMaxBorders) counts.erase(counts.begin() + 1, counts.end() - (kMaxBorders - 1));
+  return counts;
+}
+
+// Ends of the rendered beginnings of the conversation in the whole text. A template whose output for fewer
+// messages is no beginning of its output for more of them yields none from there on.
+std::vector<size_t> border_offsets(Model& model, const std::vector<ChatMessage>& messages,
+                                   std::string_view text) {
+  std::vector<size_t> offsets;
+  for (const size_t count : border_messages(messages)) {
+    const auto part = model.apply_chat_template(std::span(messages).first(count), false);
+    if (!part.ok() || !text.starts_with(*part)) break;
+    if (offsets.empty() ? !part->empty() : part->size() > offsets.back()) offsets.push_back(part->size());
+  }
+  return offsets;
+}
+
+// Tokenizes piece by piece: a border counts only where the pieces' tokens are those of the whole text. One
+// pass over the text, however many borders there are.
+std::vector<uint32_t> token_borders(Model& model, std::string_view text, const std::vector<size_t>& offsets,
+                                    const std::vector<Token>& tokens) {
+  std::vector<uint32_t> borders;
+  size_t begin = 0;
+  size_t position = 0;
+  for (const size_t end : offsets) {
+    const auto piece = model.tokenize(text.substr(begin, end - begin), begin == 0, true);
+    if (!piece.ok() || piece->size() > tokens.size() - position) break;
+    if (!std::equal(piece->begin(), piece->end(), tokens.begin() + static_cast<std::ptrdiff_t>(position)))
+      break;
+    position += piece->size();
+    begin = end;
+    if (position > 0 && position < tokens.size() && (borders.empty() || position > borders.back()))
+      borders.push_back(static_cast<uint32_t>(position));
+  }
+  return borders;
+}
+
+ApiResult<Prompt> checked(Model& model, Prompt prompt) {
+  if (prompt.tokens.empty()) return tl::unexpected(invalid_request("the prompt is empty"));
+  if (prompt.tokens.size() > limits::kMaxTokens)
+    return tl::unexpected(
+        invalid_request(fmt::format("the prompt has more than {} tokens", limits::kMaxTokens)));
+  const auto vocabulary = static_cast<int64_t>(model.info().vocabulary);
+  for (const Token token : prompt.tokens)
+    if (token < 0 || token >= vocabulary)
+      return tl::unexpected(
+          invalid_request(fmt::format("token {} is not in the vocabulary of {}", token, vocabulary)));
+  return prompt;
+}
+
+}  // namespace
+
+ApiResult<std::string> render_messages(Model& model, const std::vector<ChatMessage>& messages) {
+  Result<std::string> text = model.apply_chat_template(messages, true);
+  if (!text.ok()) return tl::unexpected(from_model(text.error()));
+  return std::move(*text);
+}
+
+ApiResult<Prompt> build_prompt(Model& model, const CompletionRequest& request) {
+  if (request.prompt_tokens) return checked(model, {*request.prompt_tokens, {}});
+  std::string text = request.prompt;
+  if (request.chat) {
+    ApiResult<std::string> rendered = render_messages(model, request.messages);
+    if (!rendered) return tl::unexpected(rendered.error());
+    text = std::move(*rendered);
+  }
+  Result<std::vector<Token>> tokens = model.tokenize(text, true, true);
+  if (!tokens.ok()) return tl::unexpected(from_model(tokens.error()));
+  Prompt prompt{std::move(*tokens), {}};
+  if (request.chat)
+    prompt.borders = token_borders(model, text, border_offsets(model, request.messages, text), prompt.tokens);
+  return checked(model, std::move(prompt));
+}
+
+}  // namespace strata
