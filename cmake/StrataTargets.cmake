@@ -7,11 +7,11 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # Dev: optimised enough that tests on the reference model are quick; assertions stay on.
-set(CMAKE_CXX_FLAGS_DEV "-O1 -g1" CACHE STRING "")
-set(CMAKE_C_FLAGS_DEV "-O1 -g1" CACHE STRING "")
-set(CMAKE_EXE_LINKER_FLAGS_DEV "" CACHE STRING "")
-set(CMAKE_SHARED_LINKER_FLAGS_DEV "" CACHE STRING "")
-set(CMAKE_MODULE_LINKER_FLAGS_DEV "" CACHE STRING "")
+set(CMAKE_CXX_FLAGS_DEV "-O1 -g1")
+set(CMAKE_C_FLAGS_DEV "-O1 -g1")
+set(CMAKE_EXE_LINKER_FLAGS_DEV "")
+set(CMAKE_SHARED_LINKER_FLAGS_DEV "")
+set(CMAKE_MODULE_LINKER_FLAGS_DEV "")
 
 find_program(STRATA_CCACHE ccache)
 if(STRATA_CCACHE)
@@ -65,4 +65,21 @@ function(strata_test_folder name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock_main)
   target_compile_definitions(${name} PRIVATE STRATA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# strata_plugin_module(NAME [LINK libs...]): the .cpp files of the current folder as a loadable plugin, for the tests.
+# It exports the entry and nothing else.
+function(strata_plugin_module name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  if(NOT STRATA_TESTS)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  add_library(${name} MODULE ${sources})
+  set(version_script ${PROJECT_SOURCE_DIR}/plugins/sdk/plugin.map)
+  target_link_libraries(${name} PRIVATE strata_flags ${ARG_LINK})
+  target_compile_options(${name} PRIVATE -USTRATA_PLUGIN_LINKED -fvisibility=hidden)
+  target_link_options(${name} PRIVATE -Wl,--version-script=${version_script})
+  set_target_properties(${name} PROPERTIES PREFIX "" LINK_DEPENDS ${version_script}
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/test_plugins)
 endfunction()

@@ -6,7 +6,7 @@ namespace strata {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 }
 
-#define STRATA_CHECK(condition)                                              \
-  do {                                                                       \
+#define STRATA_CHECK(condition)                                               \
+  do {                                                                        \
     if (!(condition)) ::strata::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)

@@ -36,7 +36,8 @@ uint64_t place_seed(const PartPlace& place) {
   std::memcpy(bytes.data(), &place.file.value, 8);
   std::memcpy(bytes.data() + 8, &place.first, 4);
   std::memcpy(bytes.data() + 12, &place.stage, 2);
-  bytes[14] = static_cast<std::byte>(place.kind);
+  // A live state becomes a checkpoint when the conversation goes on: the same bytes, the same place.
+  bytes[14] = static_cast<std::byte>(place.kind == PartKind::live ? PartKind::checkpoint : place.kind);
   return hash_bytes(bytes, 0);
 }
 
@@ -55,9 +56,13 @@ uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t seed) {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }
 
-DigestStream::DigestStream() : state_(XXH3_createState()) {
+DigestStream::DigestStream() : DigestStream(uint64_t{0}) {}
+
+DigestStream::DigestStream(const PartPlace& place) : DigestStream(place_seed(place)) {}
+
+DigestStream::DigestStream(uint64_t seed) : state_(XXH3_createState()) {
   if (state_ == nullptr) throw std::bad_alloc();
-  STRATA_CHECK(XXH3_128bits_reset(state_of(state_)) == XXH_OK);
+  STRATA_CHECK(XXH3_128bits_reset_withSeed(state_of(state_), seed) == XXH_OK);
 }
 
 DigestStream::~DigestStream() { XXH3_freeState(state_of(state_)); }

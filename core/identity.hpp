@@ -1,6 +1,7 @@
 // Identity: everything that must be equal for saved bytes to mean the same (ID-1, ID-2, ID-3).
-// Model identity: digest over the content of every model file by role. Configuration identity: digest over typed,
-// length-prefixed fields. The fields themselves are kept, so that a refusal can name the one that differs.
+// Model identity: digest over the content of every model file by role. Configuration identity: digest over
+// typed, length-prefixed fields. The fields themselves are kept, so that a refusal can name the one that
+// differs.
 #pragma once
 
 #include <optional>

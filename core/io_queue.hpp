@@ -21,7 +21,7 @@ struct IoOp {
   std::byte* data = nullptr;  // not written to by a write
   uint64_t length_bytes = 0;
   uint64_t offset = 0;
-  uint64_t cookie = 0;        // comes back with the completion
+  uint64_t cookie = 0;  // comes back with the completion
 };
 
 struct IoDone {

@@ -1,20 +1,24 @@
 // Port: a language model with slots, and its state as blocks and checkpoints.
 //
 // Vocabulary: a *block* is the K/V bytes of tokens [first, first+count) of one stage, first a multiple of
-// tokens_per_block; a *checkpoint* is the state of one stage that exists only at one position (recurrent state,
-// sliding window). A model without blocks (state_in_blocks false) has one checkpoint per stage holding everything.
+// tokens_per_block; a *checkpoint* is the state of one stage that exists only at one position (recurrent
+// state, sliding window). A model without blocks (state_in_blocks false) has one checkpoint per stage holding
+// everything.
 //
 // Contract, held by tests/conformance/model_*:
-//  - export → import into another slot, another instance and another process gives bit-equal logits for the next
+//  - export → import into another slot, another instance and another process gives bit-equal logits for the
+//  next
 //    token where exact_import is set;
-//  - import is staged: with staged_import the slot is untouched until import_commit, and import_abort leaves it
+//  - import is staged: with staged_import the slot is untouched until import_commit, and import_abort leaves
+//  it
 //    bit-equal; one import per slot, several slots may import at once up to staged_imports;
-//  - truncate(n) then continue equals never having read more; refused (unsupported) when the state cannot be cut there;
+//  - truncate(n) then continue equals never having read more; refused (unsupported) when the state cannot be
+//  cut there;
 //  - wrong size, stage or position is an error, never a partial import;
 //  - the bytes of a block are stable until the slot changes below first+count.
-// Copies that export_* and import_* queue run on `stream`: the caller records an event and waits for it before it
-// reads exported bytes, frees import sources, commits the import, or lets the slot change below the exported range.
-// Thread-safety: one thread at a time.
+// Copies that export_* and import_* queue run on `stream`: the caller records an event and waits for it
+// before it reads exported bytes, frees import sources, commits the import, or lets the slot change below the
+// exported range. Thread-safety: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -31,11 +35,11 @@
 namespace strata {
 
 struct ModelInfo {
-  std::string name;                 // for people: "reference attention 1.2M"
-  std::string state_version;        // part of the identity: changes when exported bytes mean something else
+  std::string name;           // for people: "reference attention 1.2M"
+  std::string state_version;  // part of the identity: changes when exported bytes mean something else
   uint32_t stages = 1;
   uint32_t slots = 1;
-  uint32_t context_tokens = 0;      // per slot
+  uint32_t context_tokens = 0;  // per slot
   uint32_t vocabulary = 0;
   uint32_t tokens_per_block = 0;
   uint64_t parameters = 0;
@@ -43,12 +47,12 @@ struct ModelInfo {
   std::vector<uint64_t> max_block_bytes;   // per stage, of a full block
   std::vector<uint64_t> checkpoint_bytes;  // per stage, at most; 0: none
   uint32_t staged_imports = 1;             // imports that may be open at once
-  bool can_truncate = false;        // to any position
-  bool needs_checkpoints = false;   // a position can be resumed only where a checkpoint exists
+  bool can_truncate = false;               // to any position
+  bool needs_checkpoints = false;          // a position can be resumed only where a checkpoint exists
   bool state_in_blocks = true;
   bool staged_import = true;
   bool exact_import = true;
-  bool chat = false;                // chat_format / chat_parse work
+  bool chat = false;  // chat_format / chat_parse work
   bool tokenizer = true;
 };
 
@@ -71,9 +75,9 @@ struct ChatMessage {
 
 struct BatchItem {
   SlotId slot = 0;
-  uint32_t position = 0;            // = length(slot)
+  uint32_t position = 0;  // = length(slot)
   std::span<const Token> tokens;
-  bool want_logits = false;         // of the last token
+  bool want_logits = false;  // of the last token
 };
 
 using ImportId = uint64_t;
@@ -86,15 +90,19 @@ class Model {
   virtual Result<std::vector<IdentityField>> identity_fields() = 0;
   virtual Result<std::vector<ModelFile>> files() = 0;
 
-  virtual Result<std::vector<Token>> tokenize(std::string_view text, bool add_special, bool parse_special) = 0;
-  virtual Result<std::string> detokenize(std::span<const Token> tokens) = 0;  // bytes; may end inside a UTF-8 character
+  virtual Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
+                                              bool parse_special) = 0;
+  virtual Result<std::string> detokenize(
+      std::span<const Token> tokens) = 0;  // bytes; may end inside a UTF-8 character
   [[nodiscard]] virtual bool is_end_of_generation(Token token) const = 0;
-  // The model's chat template as text for /props, and messages → prompt text ending where the assistant's answer begins.
+  // The model's chat template as text for /props, and messages → prompt text ending where the assistant's
+  // answer begins.
   [[nodiscard]] virtual std::string chat_template() const = 0;
-  virtual Result<std::string> apply_chat_template(std::span<const ChatMessage> messages, bool add_generation_prompt) = 0;
+  virtual Result<std::string> apply_chat_template(std::span<const ChatMessage> messages,
+                                                  bool add_generation_prompt) = 0;
 
-  // Appends tokens to slots. logits[i] is for batch[i]: vocabulary floats borrowed until the next decode, empty
-  // unless want_logits. On an error no slot has changed.
+  // Appends tokens to slots. logits[i] is for batch[i]: vocabulary floats borrowed until the next decode,
+  // empty unless want_logits. On an error no slot has changed.
   virtual Status decode(std::span<const BatchItem> batch, std::vector<std::span<const float>>& logits) = 0;
   [[nodiscard]] virtual uint32_t length(SlotId slot) const = 0;
   virtual Status truncate(SlotId slot, uint32_t tokens) = 0;
@@ -102,7 +110,8 @@ class Model {
 
   // Bytes a block of `count` tokens occupies.
   [[nodiscard]] virtual uint64_t block_bytes(StageId stage, uint32_t count) const = 0;
-  virtual Status export_block(SlotId slot, StageId stage, uint32_t first, uint32_t count, std::span<std::byte> to,
+  virtual Status export_block(SlotId slot, StageId stage, uint32_t first, uint32_t count,
+                              std::span<std::byte> to,
                               DeviceStream stream) = 0;  // to.size() == block_bytes(stage, count)
   // State at the slot's current length; returns the bytes used.
   virtual Result<uint64_t> export_checkpoint(SlotId slot, StageId stage, std::span<std::byte> to,
@@ -115,7 +124,8 @@ class Model {
                               std::span<const std::byte> from, DeviceStream stream) = 0;
   virtual Status import_checkpoint(ImportId import, StageId stage, uint32_t position,
                                    std::span<const std::byte> from, DeviceStream stream) = 0;
-  virtual Status import_commit(ImportId import) = 0;  // invalid when a part is missing; the import is then aborted
+  virtual Status import_commit(
+      ImportId import) = 0;  // invalid when a part is missing; the import is then aborted
   virtual void import_abort(ImportId import) = 0;
 };
 

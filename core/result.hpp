@@ -39,7 +39,8 @@ template <class T>
 class [[nodiscard]] Result : public tl::expected<T, Error> {
  public:
   using tl::expected<T, Error>::expected;
-  Result(Error error) : tl::expected<T, Error>(tl::unexpect, std::move(error)) {}  // NOLINT: implicit on purpose
+  Result(Error error)
+      : tl::expected<T, Error>(tl::unexpect, std::move(error)) {}  // NOLINT: implicit on purpose
   [[nodiscard]] bool ok() const { return this->has_value(); }
 };
 
@@ -55,15 +56,15 @@ using Status = Result<void>;
 #define STRATA_CONCAT(a, b) STRATA_CONCAT_INNER(a, b)
 
 // Returns the error of a Status or Result expression to the caller.
-#define STRATA_TRY(expression)                                       \
-  do {                                                               \
-    auto strata_try_result = (expression);                           \
+#define STRATA_TRY(expression)                                            \
+  do {                                                                    \
+    auto strata_try_result = (expression);                                \
     if (!strata_try_result.has_value()) return strata_try_result.error(); \
   } while (false)
 
 // STRATA_ASSIGN(auto x, f()): x = value, or returns the error.
-#define STRATA_ASSIGN(target, expression)                                              \
-  auto STRATA_CONCAT(strata_assign_, __LINE__) = (expression);                         \
-  if (!STRATA_CONCAT(strata_assign_, __LINE__).has_value())                            \
-    return STRATA_CONCAT(strata_assign_, __LINE__).error();                            \
+#define STRATA_ASSIGN(target, expression)                      \
+  auto STRATA_CONCAT(strata_assign_, __LINE__) = (expression); \
+  if (!STRATA_CONCAT(strata_assign_, __LINE__).has_value())    \
+    return STRATA_CONCAT(strata_assign_, __LINE__).error();    \
   target = std::move(*STRATA_CONCAT(strata_assign_, __LINE__))

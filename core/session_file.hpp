@@ -50,7 +50,8 @@ using SessionTrailerBytes = std::array<std::byte, kSessionTrailerBytes>;
 Result<SessionHeader> decode_session_header(std::span<const std::byte> bytes);
 [[nodiscard]] SessionTrailerBytes encode_session_trailer(const SessionTrailer& trailer);
 Result<SessionTrailer> decode_session_trailer(std::span<const std::byte> bytes);
-// True when the first bytes carry the magic of one of our files (session file or index): the only ones we may remove.
+// True when the first bytes carry the magic of one of our files (session file or index): the only ones we may
+// remove.
 [[nodiscard]] bool has_strata_magic(std::span<const std::byte> first_bytes);
 
 }  // namespace strata

@@ -26,9 +26,11 @@ struct TokenSpan {
 [[nodiscard]] uint32_t common_prefix(TokenSpan a, TokenSpan b);
 
 // Chained XXH3-64, one value per kPrefixChunkTokens tokens, and one for the remainder if there is one.
-// chain[i] covers all tokens and media marks before min((i+1)·256, n). `salt` separates tenants. A hint, never proof.
+// chain[i] covers all tokens and media marks before min((i+1)·256, n). `salt` separates tenants. A hint,
+// never proof.
 [[nodiscard]] std::vector<uint64_t> prefix_chain(TokenSpan span, uint64_t salt);
-// The same for the remainder alone: hash of tokens [from, to) chained on `previous` (or the salt's start when from = 0).
+// The same for the remainder alone: hash of tokens [from, to) chained on `previous` (or the salt's start when
+// from = 0).
 [[nodiscard]] uint64_t prefix_link(TokenSpan span, uint32_t from, uint32_t to, uint64_t previous);
 [[nodiscard]] uint64_t prefix_start(uint64_t salt);
 

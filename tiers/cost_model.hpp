@@ -1,5 +1,7 @@
-// Measured rates of disk reads, host-to-device copies and prompt reading, and the prediction made of them (B-5).
-// Exponentially weighted; a rate nobody measured yet never decides against a restore. One thread at a time.
+// Measured rates of disk reads, host-to-device copies and prompt reading, and the prediction made of them
+// (B-5). Exponentially weighted, each observation also by its size, so that a few small transfers, which
+// measure latency, do not stand for large ones; a rate nobody measured yet never decides against a restore.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +21,15 @@ class CostModel {
   [[nodiscard]] bool cheaper_to_read(uint64_t disk_bytes, uint64_t copy_bytes, uint32_t tokens) const;
 
  private:
-  double disk_bytes_per_ns_ = 0;
-  double copy_bytes_per_ns_ = 0;
-  double tokens_per_ns_ = 0;
+  struct Rate {
+    double amount = 0;  // bytes or tokens, decaying
+    double ns = 0;      // what they took, decaying alike
+    void observe(double observed_amount, uint64_t duration_ns);
+    [[nodiscard]] bool known() const { return ns > 0; }
+    [[nodiscard]] double predict_ns(double wanted) const;
+  };
+
+  Rate disk_, copy_, prompt_;
 };
 
 }  // namespace strata

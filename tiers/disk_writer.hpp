@@ -1,10 +1,11 @@
-// DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash promise (B-6):
-// extents → fdatasync → idx.tmp → fdatasync → rename → directory sync → published; removal: unlink index → directory
-// sync → punch extents or unlink the file. A failed sync is final: the conversation is dropped, never retried.
+// DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash
+// promise (B-6): extents → fdatasync → idx.tmp → fdatasync → rename → directory sync → published; removal:
+// unlink index → directory sync → punch extents or unlink the file. A failed sync is final: the conversation
+// is dropped, never retried.
 //
-// Ownership: a job is immutable and holds references to the buffers it writes; they come back with its result, so that
-// buffers are only released on the engine loop. Thread-safety: the writer lives on one thread; jobs and results cross
-// through a WriteQueue.
+// Ownership: a job is immutable and holds references to the buffers it writes; they come back with its
+// result, so that buffers are only released on the engine loop. Thread-safety: the writer lives on one
+// thread; jobs and results cross through a WriteQueue.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,23 @@ namespace strata {
 
 using JobId = uint64_t;
 
+// Buffers are shared and immutable, and extents are whole pages: who fills a buffer zeroes the bytes between
+// the payload and the next multiple of kAlignment before sharing it. The writer writes them as they are.
 struct PartWrite {
-  HostBufferRef source;     // payload at its beginning
-  uint64_t bytes = 0;       // payload
-  uint64_t offset = 0;      // in the own file, aligned
+  HostBufferRef source;       // payload at its beginning
+  uint64_t bytes = 0;         // payload
+  uint64_t offset = 0;        // in the own file, aligned
   size_t manifest_index = 0;  // whose digest the writer fills in
 };
 
 // Publish one generation of one conversation.
 struct PublishJob {
   ConversationId id;
-  bool create_file = false;     // the .sess does not exist yet (only with parts to write)
+  bool create_file = false;  // the .sess does not exist yet (only with parts to write)
   SessionHeader header;
-  uint64_t file_length = 0;     // of the own file after the job
+  uint64_t file_length = 0;  // of the own file after the job
   std::vector<PartWrite> writes;
-  Manifest manifest;            // complete but for the digests of `writes`
+  Manifest manifest;  // complete but for the digests of `writes`
 };
 
 struct FreedExtent {
@@ -73,19 +76,23 @@ using WriteJobRef = std::shared_ptr<const WriteJob>;
 
 struct WriteResult {
   JobId id = 0;
-  WriteJobRef job;                   // brings the buffer references back
-  Status status;                     // cancelled: never started
-  bool published = false;            // also true when only the directory sync after the rename failed
-  std::vector<Digest> digests;       // one per PublishJob::writes
-  uint64_t index_allocated_bytes = 0;
-  uint64_t written_bytes = 0;
+  WriteJobRef job;                     // brings the buffer references back
+  Status status;                       // cancelled: never started
+  bool published = false;              // also true when only the directory sync after the rename failed
+  std::vector<Digest> digests;         // one per PublishJob::writes; empty unless published
+  uint64_t index_allocated_bytes = 0;  // of the index published, or of the .bad file after a quarantine
+  uint64_t written_bytes = 0;          // extents with their padding, header and index
   uint64_t duration_ns = 0;
   struct FileSize {
     ConversationId file;
-    uint64_t allocated_bytes = 0;    // after the job; 0: gone
+    uint64_t allocated_bytes = 0;  // after the job; 0: gone
   };
-  std::vector<FileSize> files;
+  std::vector<FileSize>
+      files;  // the session files the job touched, whatever its status; not those it could not ask
 };
+
+// The result of a job that was cancelled before it started.
+[[nodiscard]] WriteResult cancelled_result(WriteJobRef job);
 
 // The two ends of the mailbox. post/cancel/collect are called by the engine loop and never wait.
 class WriteQueue {
@@ -99,22 +106,46 @@ class WriteQueue {
   virtual void set_foreground(bool reading) = 0;
 };
 
+// Asked before transfers are started; may wait, to let foreground reads go first.
+class TransferGate {
+ public:
+  virtual ~TransferGate() = default;
+  virtual void before_transfer() = 0;
+};
+
+// What a failed job leaves behind: nothing of its own (temporary index, a session file it created), and
+// everything that was published before. Extents written into an existing session file are free space again
+// for the caller. A release whose index could not be removed for good gives no bytes back: an index that may
+// still be there refers to them. Other failed steps of a release do not stop the rest; the first error is the
+// job's.
 class DiskWriter {
  public:
-  DiskWriter(FileSystem& files, IoQueue& io, Clock& clock) : files_(files), io_(io), clock_(clock) {}
+  // `io` is used by run() alone. Without a gate transfers start at once.
+  DiskWriter(FileSystem& files, IoQueue& io, Clock& clock, TransferGate* gate = nullptr)
+      : files_(files), io_(io), clock_(clock), gate_(gate) {}
   // Runs one job from its first system call to its last. Blocks; meant for the writer's own thread.
   WriteResult run(const WriteJobRef& job);
 
  private:
   Status publish(const WriteJob& job, const PublishJob& work, WriteResult& result);
+  Status write_session_file(const std::string& path, const PublishJob& work, WriteResult& result);
   Status write_parts(FileHandle file, const PublishJob& work, WriteResult& result);
   Status write_index(const WriteJob& job, Manifest manifest, WriteResult& result);
+  Status write_temporary_index(const std::string& path, const Manifest& manifest, WriteResult& result);
+  Status publish_index(const std::string& temporary, const std::string& path, WriteResult& result);
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
-  Status quarantine(const WriteJob& job, const QuarantineJob& work);
+  Status release_file(const std::string& path, const ReleaseJob::FileRelease& file);
+  Status quarantine(const WriteJob& job, const QuarantineJob& work, WriteResult& result);
+  Result<FileHandle> open_for_writing(const std::string& path, OpenMode mode);
+  Status remove_if_there(const std::string& path);
+  Status sync_folder(const std::string& folder);
+  void report_size(const std::string& folder, ConversationId file, WriteResult& result);
 
   FileSystem& files_;
   IoQueue& io_;
   Clock& clock_;
+  TransferGate* gate_;
+  uint32_t batch_ = 0;  // tells completions of one job from late ones of an earlier
 };
 
 }  // namespace strata

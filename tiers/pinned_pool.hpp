@@ -1,7 +1,10 @@
-// PinnedPool: page-aligned host memory for parts, registered with the device where it allows, counted to the byte
-// (RAM-1, invariant 3). Sizes are rounded up to size classes (page multiples, four steps per doubling); released
-// buffers are kept for reuse and given back to the system when the budget is needed by another class.
-// Ownership: buffers hold the pool's state alive; released when the last reference goes. One thread at a time.
+// PinnedPool: page-aligned host memory for parts, registered with the device where it allows, counted to the
+// byte (RAM-1, invariant 3). Sizes are rounded up to size classes (page multiples, four steps per doubling);
+// released buffers are kept for reuse and given back to the system when the budget is needed by another
+// class. Ownership: buffers may outlive the pool (they hold its state alive) and return to it when the last
+// reference goes; the device and the log must outlive the last buffer. A buffer's bytes are whatever its last
+// user left there. One thread at a time. A device that refuses a registration is not asked again: one log
+// line, then plain memory.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +25,15 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  // What a buffer of `bytes` costs.
+  // What a buffer of `bytes` costs; at most a quarter more than asked for, rounded up to pages.
   [[nodiscard]] static uint64_t class_bytes(uint64_t bytes);
   // exhausted: the budget does not allow it, or the system has no memory.
   Result<HostBufferRef> allocate(uint64_t bytes);
   [[nodiscard]] uint64_t in_use_bytes() const;
   [[nodiscard]] uint64_t allocated_bytes() const;  // in use and kept; never above the budget
   [[nodiscard]] uint64_t budget_bytes() const;
-  // Gives kept buffers back to the system until at least `bytes` of the budget are unallocated, or none is kept.
+  // Gives kept buffers back to the system until at least `bytes` of the budget are unallocated, or none is
+  // kept.
   void trim(uint64_t bytes);
 
  private:

@@ -1,12 +1,14 @@
-// TierStack: everything that decides where conversation state lives, and the transfers that carry the decisions out.
+// TierStack: everything that decides where conversation state lives, and the transfers that carry the
+// decisions out.
 //
-// A request is admitted, placed (plan → slot → park the outgoing conversation → restore the best match), then read and
-// answered by its owner, who reports what the model holds, and finished. Nothing in here waits, sleeps, locks or makes
-// a system call except through ports; step() moves every transfer as far as it goes now.
+// A request is admitted, placed (plan → slot → park the outgoing conversation → restore the best match), then
+// read and answered by its owner, who reports what the model holds, and finished. Nothing in here waits,
+// sleeps, locks or makes a system call except through ports; step() moves every transfer as far as it goes
+// now.
 //
-// Ownership: the ports must outlive the stack. Thread-safety: one thread (the engine loop); the write queue's other
-// end may be another thread. Errors: admission errors are Results; cache errors never reach the owner: they cost a
-// re-read, with a reason (OBS-1).
+// Ownership: the ports must outlive the stack. Thread-safety: one thread (the engine loop); the write queue's
+// other end may be another thread. Errors: admission errors are Results; cache errors never reach the owner:
+// they cost a re-read, with a reason (OBS-1).
 #pragma once
 
 #include <cstdint>
@@ -63,7 +65,7 @@ struct TierPorts {
   Random& random;
   Log& log;
   Metrics& metrics;
-  FileSystem* files = nullptr;   // the three are needed with a disk folder
+  FileSystem* files = nullptr;  // the three are needed with a disk folder
   IoQueue* reader = nullptr;
   WriteQueue* writer = nullptr;
 };
@@ -72,56 +74,57 @@ using RequestId = uint64_t;
 
 struct TierRequest {
   RequestId id = 0;
-  std::vector<Token> tokens;          // the prompt, 1 … context−1 tokens
+  std::vector<Token> tokens;  // the prompt, 1 … context−1 tokens
   std::vector<MediaMark> media;
-  std::vector<uint32_t> borders;      // positions worth a checkpoint: end of the system prompt, user messages
+  std::vector<uint32_t> borders;  // positions worth a checkpoint: end of the system prompt, user messages
   uint64_t salt = 0;
-  std::optional<SlotId> slot;         // must be this one
-  bool use_cache = true;              // false: read everything
-  bool keep = true;                   // false: a one-shot request, never pushes out a parked conversation
+  std::optional<SlotId> slot;  // must be this one
+  bool use_cache = true;       // false: read everything
+  bool keep = true;            // false: a one-shot request, never pushes out a parked conversation
 };
 
 enum class RequestState : uint8_t {
-  waiting,   // no idle slot yet
-  placing,   // parking, fetching, restoring
-  serving,   // the slot holds the reused prefix: read the rest and answer
+  waiting,  // no idle slot yet
+  placing,  // parking, fetching, restoring
+  serving,  // the slot holds the reused prefix: read the rest and answer
+  failed,   // the model or device failed so that the slot cannot serve; failure() says why; finish() it
 };
 
 struct Placement {
   SlotId slot = kNoSlot;
   uint32_t reused_tokens = 0;
   Tier tier = Tier::none;
-  ReadCause cause;                    // why the rest is read
-  uint64_t placing_ns = 0;            // from the choice of a slot to serving
-  uint64_t restored_bytes = 0;        // moved into the slot
-  uint64_t disk_bytes = 0;            // of those, read from disk
+  ReadCause cause;              // why the rest is read
+  uint64_t placing_ns = 0;      // from the choice of a slot to serving
+  uint64_t restored_bytes = 0;  // moved into the slot
+  uint64_t disk_bytes = 0;      // of those, read from disk
 };
 
 struct SlotStatus {
   SlotId slot = 0;
   uint32_t tokens = 0;
-  ConversationId conversation;        // 0: empty
-  std::optional<RequestId> request;   // null: idle
+  ConversationId conversation;       // 0: empty
+  std::optional<RequestId> request;  // null: idle
   uint64_t last_used_ns = 0;
 };
 
 struct TierStatus {
   std::vector<SlotStatus> slots;
-  uint64_t ram_bytes = 0;             // pinned, everything counted
+  uint64_t ram_bytes = 0;  // pinned, everything counted
   uint64_t ram_budget_bytes = 0;
   uint64_t ram_images = 0;
-  uint64_t disk_bytes = 0;            // reserved and on disk
+  uint64_t disk_bytes = 0;  // reserved and on disk
   uint64_t disk_budget_bytes = 0;
   uint64_t disk_images = 0;
   uint64_t disk_queue_bytes = 0;
   uint64_t disk_queue_jobs = 0;
   bool ram_on = false;
   bool disk_on = false;
-  std::string disk_off_reason;        // not empty: a folder was given but cannot be used
+  std::string disk_off_reason;  // not empty: a folder was given but cannot be used
   uint64_t intake_taken = 0, intake_refused = 0;
 };
 
-struct StoredConversation {           // SESSIONS
+struct StoredConversation {  // SESSIONS
   ConversationId id;
   uint32_t tokens = 0;
   uint64_t ram_bytes = 0, disk_bytes = 0;
@@ -132,23 +135,24 @@ struct StoredConversation {           // SESSIONS
 
 struct DrainProgress {
   uint64_t done_bytes = 0, total_bytes = 0;
-  uint32_t conversations = 0;         // published so far
+  uint32_t conversations = 0;  // published so far
   bool finished = false;
 };
 
 class TierStack {
  public:
-  // With a disk folder: takes its lock and takes conversations in. Errors: unavailable (folder in use by another
-  // process), io/exhausted (folder cannot be written), invalid (options).
+  // With a disk folder: takes its lock and takes conversations in. Errors: unavailable (folder in use by
+  // another process), io/exhausted (folder cannot be written), invalid (options).
   static Result<std::unique_ptr<TierStack>> open(const TierOptions& options, const TierPorts& ports,
                                                  const Identity& identity);
   virtual ~TierStack() = default;
 
-  // invalid: empty prompt, unknown slot, tokens outside the vocabulary; exhausted: prompt longer than the context,
-  // or kMaxQueuedRequests waiting. The id must not be in use.
+  // invalid: empty prompt, unknown slot, tokens outside the vocabulary; exhausted: prompt longer than the
+  // context, or kMaxQueuedRequests waiting. The id must not be in use.
   virtual Status admit(TierRequest request) = 0;
   virtual RequestState state(RequestId id) const = 0;
   virtual const Placement& placement(RequestId id) const = 0;  // valid from serving on
+  virtual const std::string& failure(RequestId id) const = 0;  // valid when failed
   // In any state. The slot keeps what it holds and becomes idle; a transfer under way is undone.
   virtual void finish(RequestId id) = 0;
 
@@ -157,18 +161,24 @@ class TierStack {
 
   // While serving. `tokens` were appended to the slot by Model::decode.
   virtual void appended(SlotId slot, std::span<const Token> tokens) = 0;
-  // The length up to which the slot may be read before allow_read must be asked again (a checkpoint is due there).
+  // The length up to which the slot may be read before the owner asks again (a checkpoint is due there).
   [[nodiscard]] virtual uint32_t read_limit(SlotId slot) const = 0;
-  // False while copies out of the slot are under way, or a checkpoint is being taken: leave it out of the batch.
+  // `tokens` prompt tokens were read in this time; feeds the cost model (B-5).
+  virtual void observe_prompt(uint32_t tokens, uint64_t duration_ns) = 0;
+  // False while copies out of the slot are under way, or a checkpoint is being taken: leave it out of the
+  // batch.
   virtual bool may_decode(SlotId slot) = 0;
 
   [[nodiscard]] virtual TierStatus status() const = 0;
   [[nodiscard]] virtual std::vector<StoredConversation> conversations() const = 0;
-  virtual Status forget(ConversationId id) = 0;               // all tiers; not_found, unavailable while in use
+  // Empties an idle slot without parking it; returns how many tokens it held. not_found, unavailable while in
+  // use.
+  virtual Result<uint32_t> erase(SlotId slot) = 0;
+  virtual Status forget(ConversationId id) = 0;  // all tiers; not_found, unavailable while in use
   virtual Status pin(ConversationId id, bool pinned) = 0;
 
-  // Shutdown (DISK-7): with persistence parks every idle slot and writes everything parked; without it removes this
-  // run's files. Then step() until finished. No admit after it.
+  // Shutdown (DISK-7): with persistence parks every idle slot and writes everything parked; without it
+  // removes this run's files. Then step() until finished. No admit after it.
   virtual void begin_shutdown() = 0;
   [[nodiscard]] virtual DrainProgress drain_progress() const = 0;
 };

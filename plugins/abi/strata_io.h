@@ -28,7 +28,7 @@ typedef struct strata_io_op { /* frozen array element */
 
 typedef struct strata_io_done { /* frozen array element */
   uint64_t cookie;
-  int32_t status, os_errno;
+  int32_t status, os_errno; /* STRATA_IO with os_errno 0: the file ended before all bytes of a read */
 } strata_io_done;
 
 typedef struct strata_io {

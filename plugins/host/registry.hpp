@@ -1,6 +1,6 @@
 // Plugins by kind and name, linked in or loaded from a file, and the ports made of them.
-// Loading is running code as us: see loader.hpp for the rules. Ownership: a port owns its plugin instance; the registry
-// must outlive every port it made. One thread at a time.
+// Loading is running code as us: see loader.hpp for the rules. Ownership: a port owns its plugin instance;
+// the registry must outlive every port it made. One thread at a time.
 #pragma once
 
 #include <map>
@@ -39,11 +39,15 @@ class PluginRegistry {
   Status load(const std::string& absolute_path);
   [[nodiscard]] std::vector<PluginDescription> list() const;
 
-  // name "auto": the one with the highest probe. Errors name the plugin and why it cannot run.
+  // name: the plugin's, with or without its kind in front ("uring", "io_uring"); the absolute path of a loaded file; or
+  // "auto": the one with the highest probe, and the next one, with a log line, when it cannot be made. The first of two
+  // equal names counts, and built-in plugins are first. Errors name the plugin and why it cannot run.
+  // Option device_index=N chooses among the devices of the plugin.
   Result<std::unique_ptr<Device>> make_device(const std::string& name, const PluginOptions& options);
-  Result<std::unique_ptr<IoQueue>> make_io(const std::string& name, const PluginOptions& options);  // "auto", "uring", "posix"
+  Result<std::unique_ptr<IoQueue>> make_io(const std::string& name, const PluginOptions& options);
   // The device must come from this registry and outlive the model.
-  Result<std::unique_ptr<Model>> make_model(const std::string& name, const PluginOptions& options, Device& device);
+  Result<std::unique_ptr<Model>> make_model(const std::string& name, const PluginOptions& options,
+                                            Device& device);
   // Tokenizer and chat template only; decode, export and import answer unsupported.
   Result<std::unique_ptr<Model>> make_vocabulary(const std::string& name, const PluginOptions& options);
 

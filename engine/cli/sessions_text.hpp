@@ -1,0 +1,36 @@
+// How stored conversations are shown: as text for people, as JSON for programs. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/folder_check.hpp"
+#include "core/manifest.hpp"
+
+namespace strata::cli {
+
+// What `verify` found in a whole folder.
+struct FolderVerdict {
+  uint64_t conversations = 0;
+  uint64_t bad_conversations = 0;
+  uint64_t checked_bytes = 0;
+  std::vector<Problem> problems;
+  std::vector<Leftover> leftovers;
+};
+
+// One conversation in full; `manifest` is null when its body cannot be read.
+struct ConversationDetail {
+  const StoredConversation& stored;
+  const Manifest* manifest = nullptr;
+};
+
+[[nodiscard]] std::string list_text(const FolderListing& listing, uint64_t now_wall_ns);
+[[nodiscard]] std::string list_json(const FolderListing& listing);
+[[nodiscard]] std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns);
+[[nodiscard]] std::string info_json(const ConversationDetail& detail);
+[[nodiscard]] std::string verify_text(const FolderVerdict& verdict);
+[[nodiscard]] std::string verify_json(const FolderVerdict& verdict);
+
+[[nodiscard]] std::string size_text(uint64_t bytes);  // "12.3 MiB"
+
+}  // namespace strata::cli

@@ -1,0 +1,75 @@
+// PLG-1: offsets and sizes of the released plugin ABI never change; C and C++ agree on them.
+// STRATA_REGENERATE_GOLDEN=1 writes the golden file anew: only for a minor version that was never released.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "tests/support/abi_layout.h"
+
+namespace strata {
+namespace {
+
+static_assert(sizeof(void*) == 8 && sizeof(void (*)()) == 8, "the golden layout is that of 64-bit machines");
+static_assert(sizeof(strata_error) == 256);
+
+std::string layout_in_cpp() {
+  std::ostringstream text;
+#define STRUCT(type) text << #type << ' ' << sizeof(type) << '\n';
+#define FIELD(type, field)                                              \
+  text << #type << '.' << #field << ' ' << offsetof(type, field) << ' ' \
+       << sizeof(std::declval<type&>().field) << '\n';
+  STRATA_ABI_1_0(STRUCT, FIELD)
+#undef STRUCT
+#undef FIELD
+  return text.str();
+}
+
+std::string layout_in_c() {
+  std::string text(64 << 10, '\0');
+  text.resize(strata_abi_layout_in_c(text.data(), text.size()));
+  return text;
+}
+
+TEST(PluginAbi, LayoutIsThatOfTheGoldenFile_PLG1) {
+  const std::string path = STRATA_SOURCE_DIR "/tests/golden/abi_1_0.txt";
+  if (std::getenv("STRATA_REGENERATE_GOLDEN") != nullptr) std::ofstream(path) << layout_in_cpp();
+  std::ifstream file(path);
+  ASSERT_TRUE(file.is_open()) << path;
+  std::ostringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(layout_in_cpp(), golden.str());
+}
+
+TEST(PluginAbi, CAndCppAgree_PLG1) { EXPECT_EQ(layout_in_c(), layout_in_cpp()); }
+
+// Neither padding whose content nobody defines, nor a field that the list of this test forgets.
+TEST(PluginAbi, StructsHaveNoHoles) {
+  std::istringstream lines(layout_in_cpp());
+  std::string line;
+  size_t end = 0;
+  size_t bytes = 0;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string name;
+    size_t first = 0;
+    size_t size = 0;
+    words >> name >> first;
+    if (words >> size) {
+      EXPECT_EQ(first, end) << "hole before " << name;
+      end = first + size;
+    } else {
+      EXPECT_EQ(end, bytes) << "hole before " << name;
+      bytes = first;
+      end = 0;
+    }
+  }
+  EXPECT_EQ(end, bytes);
+  EXPECT_GT(bytes, 0u);
+}
+
+}  // namespace
+}  // namespace strata

@@ -1,0 +1,206 @@
+// RAM-1, invariant 3: pinned bytes stay within the budget, counted to the byte.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/limits.hpp"
+#include "tiers/pinned_pool.hpp"
+
+namespace strata {
+namespace {
+
+using limits::kKiB;
+using limits::kMiB;
+
+class CountingLog final : public Log {
+ public:
+  void write(LogLevel level, std::string_view line) override {
+    levels.push_back(level);
+    lines.emplace_back(line);
+  }
+  std::vector<LogLevel> levels;
+  std::vector<std::string> lines;
+};
+
+// Registers host memory until told to refuse; everything else is out of this test's reach.
+class RegisteringDevice final : public Device {
+ public:
+  Result<DeviceInfo> info() override { return unsupported(); }
+  Result<DeviceMemory> allocate(uint64_t) override { return unsupported(); }
+  void free(DeviceMemory) override {}
+  Status register_host(std::span<std::byte> memory) override {
+    ++attempts;
+    if (attempts > refuse_after) return make_error(refusal, "memlock limit reached");
+    EXPECT_TRUE(registered.insert(memory.data()).second);
+    registered_bytes += memory.size();
+    return {};
+  }
+  Status unregister_host(std::span<std::byte> memory) override {
+    EXPECT_EQ(registered.erase(memory.data()), 1u);
+    registered_bytes -= memory.size();
+    return {};
+  }
+  Result<DeviceStream> create_stream() override { return unsupported(); }
+  void destroy_stream(DeviceStream) override {}
+  Status copy_async(void*, const void*, uint64_t, CopyDirection, DeviceStream) override {
+    return unsupported();
+  }
+  Result<DeviceEvent> create_event() override { return unsupported(); }
+  void destroy_event(DeviceEvent) override {}
+  Status record(DeviceEvent, DeviceStream) override { return unsupported(); }
+  Result<bool> done(DeviceEvent) override { return unsupported(); }
+  Status wait(DeviceEvent) override { return unsupported(); }
+  Status stream_wait(DeviceStream, DeviceEvent) override { return unsupported(); }
+
+  int attempts = 0;
+  int refuse_after = std::numeric_limits<int>::max();
+  ErrorCode refusal = ErrorCode::io;
+  std::set<const std::byte*> registered;
+  uint64_t registered_bytes = 0;
+
+ private:
+  static Error unsupported() { return make_error(ErrorCode::unsupported, "not in this test"); }
+};
+
+TEST(PinnedPool, ClassesArePagesAndWasteAtMostAQuarter) {
+  EXPECT_EQ(PinnedPool::class_bytes(0), 4 * kKiB);
+  EXPECT_EQ(PinnedPool::class_bytes(1), 4 * kKiB);
+  EXPECT_EQ(PinnedPool::class_bytes(16 * kMiB), 16 * kMiB);
+  EXPECT_EQ(PinnedPool::class_bytes(16 * kMiB + 1), 20 * kMiB);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t bytes = random() % (uint64_t{1} << (12 + random() % 30)) + 1;
+    const uint64_t size = PinnedPool::class_bytes(bytes);
+    ASSERT_GE(size, bytes);
+    ASSERT_EQ(size % limits::kAlignment, 0u);
+    ASSERT_LE(size, align_up(bytes, limits::kAlignment) * 5 / 4) << bytes;
+    ASSERT_EQ(PinnedPool::class_bytes(size), size) << "a class is its own class";
+  }
+  EXPECT_GT(PinnedPool::class_bytes(std::numeric_limits<uint64_t>::max()), uint64_t{1} << 62);
+}
+
+TEST(PinnedPool, RAM1_NeverAboveTheBudgetOverRandomHistories) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    RegisteringDevice device;
+    CountingLog log;
+    const uint64_t budget = 4 * kMiB + random() % kMiB;
+    std::vector<HostBufferRef> held;
+    {
+      PinnedPool pool(device, log, budget);
+      uint64_t in_use = 0;
+      for (int step = 0; step < 2000; ++step) {
+        const uint32_t action = random() % 10;
+        if (action < 5) {
+          const uint64_t bytes = 1 + random() % (random() % 4 == 0 ? 2 * kMiB : 64 * kKiB);
+          const uint64_t size = PinnedPool::class_bytes(bytes);
+          auto buffer = pool.allocate(bytes);
+          ASSERT_EQ(buffer.ok(), in_use + size <= budget)
+              << "refused exactly when what is in use leaves no room";
+          if (buffer.ok()) {
+            in_use += size;
+            ASSERT_EQ((*buffer)->bytes().size(), size);
+            ASSERT_EQ(reinterpret_cast<uintptr_t>((*buffer)->bytes().data()) % limits::kAlignment, 0u);
+            std::memset((*buffer)->bytes().data(), static_cast<int>(step), size);
+            held.push_back(*buffer);
+          } else {
+            ASSERT_EQ(buffer.error().code, ErrorCode::exhausted);
+          }
+        } else if (action < 9 && !held.empty()) {
+          std::swap(held[random() % held.size()], held.back());
+          in_use -= held.back()->bytes().size();
+          held.pop_back();
+        } else if (action == 9) {
+          const uint64_t wanted = random() % budget;
+          pool.trim(wanted);
+          ASSERT_TRUE(budget - pool.allocated_bytes() >= wanted ||
+                      pool.allocated_bytes() == pool.in_use_bytes());
+        }
+        ASSERT_EQ(pool.in_use_bytes(), in_use);
+        ASSERT_LE(pool.allocated_bytes(), pool.budget_bytes());
+        ASSERT_GE(pool.allocated_bytes(), pool.in_use_bytes());
+        ASSERT_EQ(device.registered_bytes, pool.allocated_bytes())
+            << "all of it is registered, and nothing else";
+      }
+    }
+    held.clear();
+    ASSERT_EQ(device.registered_bytes, 0u);
+    ASSERT_TRUE(log.lines.empty());
+  }
+}
+
+TEST(PinnedPool, AReleasedBufferIsReusedAndGivenUpForAnotherClass) {
+  RegisteringDevice device;
+  CountingLog log;
+  PinnedPool pool(device, log, kMiB);
+  auto first = pool.allocate(512 * kKiB);
+  ASSERT_TRUE(first.ok());
+  const std::byte* address = (*first)->bytes().data();
+  first->reset();
+  EXPECT_EQ(pool.in_use_bytes(), 0u);
+  EXPECT_EQ(pool.allocated_bytes(), 512 * kKiB);
+  auto again = pool.allocate(500 * kKiB);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ((*again)->bytes().data(), address);
+  EXPECT_EQ(device.attempts, 1) << "registered once";
+  again->reset();
+  ASSERT_TRUE(pool.allocate(768 * kKiB).ok()) << "the kept buffer makes room";
+}
+
+TEST(PinnedPool, BuffersOutliveThePool) {
+  RegisteringDevice device;
+  CountingLog log;
+  HostBufferRef survivor;
+  {
+    PinnedPool pool(device, log, kMiB);
+    auto buffer = pool.allocate(8 * kKiB);
+    ASSERT_TRUE(buffer.ok());
+    survivor = *buffer;
+  }
+  std::memset(survivor->bytes().data(), 1, survivor->bytes().size());
+  EXPECT_EQ(device.registered_bytes, 8 * kKiB);
+  survivor.reset();
+  EXPECT_EQ(device.registered_bytes, 0u);
+}
+
+TEST(PinnedPool, ARefusedRegistrationIsSaidOnceAndPlainMemoryIsUsed) {
+  for (const ErrorCode refusal : {ErrorCode::io, ErrorCode::unsupported}) {
+    RegisteringDevice device;
+    device.refuse_after = 1;
+    device.refusal = refusal;
+    CountingLog log;
+    {
+      PinnedPool pool(device, log, kMiB);
+      std::vector<HostBufferRef> held;
+      for (int i = 0; i < 8; ++i) {
+        auto buffer = pool.allocate(16 * kKiB);
+        ASSERT_TRUE(buffer.ok());
+        std::memset((*buffer)->bytes().data(), 1, 16 * kKiB);
+        held.push_back(*buffer);
+      }
+      EXPECT_EQ(device.attempts, 2) << "one success, one refusal, never asked again";
+    }
+    ASSERT_EQ(log.lines.size(), 1u);
+    EXPECT_NE(log.lines[0].find("memlock limit reached"), std::string::npos);
+    EXPECT_EQ(log.levels[0], refusal == ErrorCode::unsupported ? LogLevel::info : LogLevel::warning);
+    EXPECT_EQ(device.registered_bytes, 0u) << "only what was registered is unregistered";
+  }
+}
+
+TEST(PinnedPool, AnAbsurdSizeIsRefused) {
+  RegisteringDevice device;
+  CountingLog log;
+  PinnedPool pool(device, log, std::numeric_limits<uint64_t>::max());
+  const auto buffer = pool.allocate(uint64_t{1} << 61);
+  ASSERT_FALSE(buffer.ok());
+  EXPECT_EQ(buffer.error().code, ErrorCode::exhausted);
+  EXPECT_EQ(pool.allocated_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace strata

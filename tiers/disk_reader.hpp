@@ -1,0 +1,35 @@
+// DiskReader: asynchronous reads of the engine loop through one IoQueue; more reads than the queue takes wait
+// here. Ownership: buffer and file stay valid until the callback ran. One thread at a time. Never waits.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <span>
+#include <unordered_map>
+
+#include "core/io_queue.hpp"
+
+namespace strata {
+
+class DiskReader {
+ public:
+  using Done = std::function<void(Status)>;
+
+  explicit DiskReader(IoQueue& queue) : queue_(queue) {}
+  // `done` is called by a later poll(), exactly once.
+  void read(FileHandle file, std::span<std::byte> to, uint64_t offset, Done done);
+  // Submits what waits, runs the callbacks of what is done. True when reads are still under way.
+  bool poll();
+  [[nodiscard]] bool idle() const { return waiting_.empty() && running_.empty(); }
+
+ private:
+  void submit_waiting();
+
+  IoQueue& queue_;
+  std::deque<IoOp> waiting_;
+  std::unordered_map<uint64_t, Done> running_;  // waiting and submitted, by cookie
+  uint64_t next_cookie_ = 1;
+};
+
+}  // namespace strata

@@ -1,0 +1,833 @@
+#include "tiers/disk_tier.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "core/limits.hpp"
+#include "tiers/part_list.hpp"
+
+namespace strata {
+
+namespace {
+
+constexpr uint64_t kExpireEveryNs = 1'000'000'000;
+
+// An old checkpoint whose only copy was on disk and is gone: the conversation goes on without it.
+bool lost(const Part& part) { return !part.is_block() && part.ram == nullptr && !part.disk; }
+
+uint64_t extent_bytes(const Part& part) { return align_up(part.bytes, limits::kAlignment); }
+
+double mib(uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(limits::kMiB); }
+
+// Upper bound of the index file of an image.
+uint64_t index_bytes_bound(const Image& image, const Identity& identity) {
+  uint64_t bytes = 2 * limits::kAlignment + image.tokens.size() * sizeof(Token) + image.label.size();
+  bytes += (image.tokens.size() / limits::kPrefixChunkTokens + 1) * 8 + image.media.size() * 16;
+  bytes += image.parts.size() * 80;  // the part, a file and a resume position at most
+  for (const IdentityField& field : identity.fields) bytes += field.name.size() + field.value.size() + 16;
+  return align_up(bytes, limits::kAlignment);
+}
+
+SkipReason skip_reason(const Status& status) {
+  if (status.ok()) return SkipReason::io_error;
+  switch (status.error().code) {
+    case ErrorCode::exhausted:
+      return SkipReason::no_space;
+    case ErrorCode::cancelled:
+      return SkipReason::cancelled;
+    default:
+      return SkipReason::io_error;
+  }
+}
+
+}  // namespace
+
+// --- open
+
+Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const Ports& ports,
+                                                 Listener listener) {
+  const std::string& folder = options.folder;
+  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
+    const std::string path = folder.substr(0, slash);
+    if (auto made = ports.files.create_directory(path); !made.ok()) {
+      return with_context(made.error(), "conversation folder " + folder);
+    }
+    if (slash == std::string::npos) break;
+  }
+  auto lock = ports.files.lock(folder + "/LOCK");
+  if (!lock.ok()) {
+    if (lock.error().code == ErrorCode::unavailable) {
+      return make_error(ErrorCode::unavailable,
+                        "conversation folder " + folder + " is in use by another process");
+    }
+    return with_context(lock.error(), "conversation folder " + folder + " cannot be used");
+  }
+  std::unique_ptr<DiskTier> tier(new DiskTier(options, ports, std::move(listener)));
+  tier->lock_ = *lock;
+  STRATA_TRY(tier->probe_folder());
+  STRATA_TRY(tier->take_in());
+  return tier;
+}
+
+DiskTier::DiskTier(const Options& options, const Ports& ports, Listener listener)
+    : options_(options), ports_(ports), listener_(std::move(listener)) {}
+
+DiskTier::~DiskTier() {
+  if (lock_) ports_.files.unlock(lock_);
+}
+
+// What a folder promises is tried: write, sync, read back, compare.
+Status DiskTier::probe_folder() {
+  const std::string path = options_.folder + "/.strata-probe";
+  const std::string context = "conversation folder " + options_.folder + " cannot be written";
+  (void)ports_.files.unlink(path);
+  auto file = ports_.files.open(path, OpenMode::create_exclusive, Caching::buffered);
+  if (!file.ok()) return with_context(file.error(), context);
+  std::vector<std::byte> pattern(limits::kAlignment);
+  for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::byte>(i * 7 + 3);
+  std::vector<std::byte> back(pattern.size());
+  auto probe = [&]() -> Status {
+    STRATA_TRY(ports_.files.write_at(*file, pattern, 0));
+    STRATA_TRY(ports_.files.sync_data(*file));
+    STRATA_ASSIGN(const size_t count, ports_.files.read_at(*file, back, 0));
+    if (count != back.size() || back != pattern) return make_error(ErrorCode::io, "bytes read back differ");
+    return {};
+  };
+  Status outcome = probe();
+  ports_.files.close(*file);
+  (void)ports_.files.unlink(path);
+  if (!outcome.ok()) return with_context(outcome.error(), context);
+  return {};
+}
+
+Status DiskTier::take_in() {
+  IntakeRules rules;
+  rules.folder = options_.folder;
+  rules.identity = options_.identity;
+  rules.persist = options_.persist;
+  rules.remove_foreign = options_.remove_foreign;
+  rules.budget_bytes = options_.budget_bytes;
+  rules.ttl_ns = options_.ttl_ns;
+  rules.now_wall_ns = ports_.clock.wall_ns();
+  STRATA_ASSIGN(intake_, strata::take_in(ports_.files, ports_.log, ports_.metrics, rules));
+  kept_bytes_ = intake_.kept_bytes;
+  for (const IntakeFile& found : intake_.files) {
+    File file;
+    // Which extents are in use is not known before the bodies were read: all of it counts as in use.
+    const uint64_t size = align_up(std::min(found.size_bytes, limits::kMaxSessionBytes), limits::kAlignment);
+    if (size > limits::kSessionHeaderBytes) {
+      (void)file.map.reserve(limits::kSessionHeaderBytes, size - limits::kSessionHeaderBytes);
+    }
+    file.allocated_bytes = found.allocated_bytes;
+    file.exists = true;
+    file.incarnation = next_incarnation_++;
+    files_.emplace(found.id, std::move(file));
+  }
+  for (const TakenIn& taken : intake_.taken) adopt(taken);
+  publish_gauges();
+  return {};
+}
+
+void DiskTier::adopt(const TakenIn& taken) {
+  Entry entry;
+  entry.key = listener_.next_key();
+  entry.head = taken.head;
+  entry.index_bytes = taken.index_allocated_bytes;
+  entry.last_used_ns = taken.head.last_used_ns;
+  for (const ManifestFile& file : taken.head.files) {
+    if (auto at = files_.find(file.id); at != files_.end()) at->second.users.insert(entry.key);
+  }
+  by_id_[entry.head.id] = entry.key;
+  const Entry& placed = entries_[entry.key] = std::move(entry);
+  listener_.appeared(placed);
+}
+
+// --- lookups
+
+DiskTier::Entry* DiskTier::find(uint64_t key) {
+  auto at = entries_.find(key);
+  return at == entries_.end() ? nullptr : &at->second;
+}
+
+DiskTier::Entry* DiskTier::find(ConversationId id) {
+  auto at = by_id_.find(id);
+  return at == by_id_.end() ? nullptr : find(at->second);
+}
+
+void DiskTier::touch(uint64_t key) { find(key)->last_used_ns = ports_.clock.wall_ns(); }
+
+void DiskTier::unpin(uint64_t key) {
+  Entry* entry = find(key);
+  if (entry == nullptr) return;  // quarantined while it was pinned
+  STRATA_CHECK(entry->pins > 0);
+  --entry->pins;
+}
+
+std::string DiskTier::session_path(ConversationId file) const {
+  return options_.folder + "/" + session_file_name(file);
+}
+
+uint64_t DiskTier::charged_bytes() const {
+  uint64_t sum = kept_bytes_ + reserved_bytes_;
+  for (const auto& [id, file] : files_) sum += file.allocated_bytes;
+  for (const auto& [key, entry] : entries_) sum += entry.index_bytes;
+  for (const auto& [job, releasing] : releasing_) sum += releasing.charged_bytes;
+  return sum;
+}
+
+uint64_t DiskTier::queue_bytes() const {
+  uint64_t sum = 0;
+  for (const Pending& spill : pending_) sum += payload_bytes(spill.image->parts);
+  for (const auto& [job, posted] : posted_) sum += payload_bytes(posted.spill.image->parts);
+  return sum;
+}
+
+bool DiskTier::being_written(ConversationId id) const {
+  return std::any_of(posted_.begin(), posted_.end(),
+                     [&](const auto& posted) { return posted.second.head.id == id; });
+}
+
+bool DiskTier::stored(const PartRef& part) const {
+  if (!part->disk) return false;
+  auto file = files_.find(part->disk->file);
+  if (file == files_.end()) return false;
+  auto extent = file->second.extents.find(part->disk->offset);
+  return extent != file->second.extents.end() && extent->second.part.lock() == part;
+}
+
+// --- SpillTarget
+
+SpillState DiskTier::spill_state(const Image& image) const {
+  for (const Pending& spill : pending_) {
+    if (spill.image->id == image.id && spill.image->generation == image.generation)
+      return SpillState::pending;
+  }
+  for (const auto& [job, posted] : posted_) {
+    if (posted.head.id == image.id && posted.head.generation == image.generation) return SpillState::writing;
+  }
+  auto at = by_id_.find(image.id);
+  if (at == by_id_.end()) return SpillState::none;
+  return entries_.at(at->second).head.generation == image.generation ? SpillState::clean : SpillState::none;
+}
+
+bool DiskTier::spill(const ImageRef& image) {
+  const uint64_t payload = payload_bytes(image->parts);
+  Pending spill;
+  spill.image = image;
+  uint64_t whole = index_bytes_bound(*image, options_.identity) + limits::kFileOverheadBytes;
+  for (const PartRef& part : image->parts) whole += extent_bytes(*part);
+  if (whole + kept_bytes_ > options_.budget_bytes) {
+    drop_pending(spill, SkipReason::too_large,
+                 fmt::format("needs {:.1f} MiB, budget {:.1f} MiB", mib(whole), mib(options_.budget_bytes)));
+    return false;
+  }
+  for (auto older = pending_.begin(); older != pending_.end(); ++older) {
+    if (older->image->id != image->id) continue;
+    let_go(*older);
+    pending_.erase(older);
+    break;
+  }
+  spill.key = listener_.next_key();
+  spill.queued_ns = ports_.clock.monotonic_ns();
+  pending_.push_back(std::move(spill));
+  ports_.log.write(LogLevel::info,
+                   fmt::format("strata: conversation disk: queued {} tokens, {:.1f} MiB; queue={}",
+                               image->length(), mib(payload), queue_jobs()));
+  return true;
+}
+
+bool DiskTier::cancel_spill(const Image& image) {
+  for (auto spill = pending_.begin(); spill != pending_.end(); ++spill) {
+    if (spill->image->id != image.id || spill->image->generation != image.generation) continue;
+    let_go(*spill);
+    pending_.erase(spill);
+    ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
+    return true;
+  }
+  for (const auto& [job, posted] : posted_) {
+    if (posted.head.id == image.id && posted.head.generation == image.generation)
+      return ports_.writer.cancel(job);
+  }
+  return false;
+}
+
+// --- writing
+
+bool DiskTier::step() {
+  for (WriteResult& result : ports_.writer.collect()) {
+    if (auto posted = posted_.find(result.id); posted != posted_.end()) {
+      Posted done = std::move(posted->second);
+      posted_.erase(posted);
+      finish_publish(done, result);
+    } else if (auto releasing = releasing_.find(result.id); releasing != releasing_.end()) {
+      const Releasing done = std::move(releasing->second);
+      releasing_.erase(releasing);
+      finish_release(done, result);
+    }
+  }
+  expire();
+  post_pending();
+  publish_gauges();
+  return !settled();
+}
+
+void DiskTier::post_pending() {
+  size_t at = 0;
+  while (posted_.size() < limits::kMaxPostedJobs && at < pending_.size()) {
+    Pending& spill = pending_[at];
+    const Entry* older = find(spill.image->id);
+    if (being_written(spill.image->id) || (older != nullptr && (older->pins > 0 || older->loading))) {
+      ++at;  // a published state that somebody reads is not rewritten
+      continue;
+    }
+    hold_extents(spill);
+    const uint64_t bytes = needed_bytes(spill);
+    SkipReason why = SkipReason::budget;
+    const Room room = room_for(spill, bytes, why);
+    if (room == Room::wait) return;
+    Pending next = std::move(pending_[at]);
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (room == Room::ready) {
+      post(std::move(next), bytes);
+    } else {
+      let_go(next);
+      drop_pending(next, why, fmt::format("needs {:.1f} MiB", mib(bytes)));
+      listener_.spill_dropped(*next.image);
+    }
+  }
+}
+
+void DiskTier::hold_extents(Pending& spill) {
+  if (spill.holds_extents) return;
+  spill.holds_extents = true;
+  for (const PartRef& part : spill.image->parts) {
+    if (!stored(part)) continue;
+    File& file = files_.at(part->disk->file);
+    ++file.extents.at(part->disk->offset).users;
+    file.users.insert(spill.key);
+    spill.held.push_back(part);
+  }
+}
+
+// Undoes hold_extents; what only this job still held goes back.
+void DiskTier::let_go(Pending& spill) {
+  if (!spill.holds_extents) return;
+  spill.holds_extents = false;
+  Image held;
+  held.parts = std::move(spill.held);
+  Freed freed;
+  std::set<ConversationId> touched;
+  for (const PartRef& part : held.parts) touched.insert(part->disk->file);
+  for (const ConversationId& id : touched) files_.at(id).users.erase(spill.key);
+  unref_extents(held, freed);
+  for (const ConversationId& id : touched) freed[id];
+  post_release(spill.image->id, false, 0, std::move(freed));
+}
+
+uint64_t DiskTier::needed_bytes(const Pending& spill) const {
+  uint64_t bytes = index_bytes_bound(*spill.image, options_.identity) + limits::kFileOverheadBytes;
+  if (!files_.contains(spill.image->id)) bytes += limits::kSessionHeaderBytes;
+  for (const PartRef& part : spill.image->parts) {
+    if (!stored(part)) bytes += extent_bytes(*part);
+  }
+  return bytes;
+}
+
+DiskTier::Room DiskTier::room_for(const Pending& spill, uint64_t bytes, SkipReason& why) {
+  while (true) {
+    const uint64_t charged = charged_bytes();
+    auto space = ports_.files.space(options_.folder);
+    const uint64_t free = space.ok() ? space->free_bytes : 0;
+    const bool budget_ok = charged + bytes <= options_.budget_bytes;
+    const bool floor_ok = free >= options_.min_free_bytes + reserved_bytes_ + bytes;
+    if (budget_ok && floor_ok) return Room::ready;
+    uint64_t coming = 0;
+    for (const auto& [job, releasing] : releasing_) coming += releasing.expected_bytes;
+    const bool enough_coming = charged + bytes <= options_.budget_bytes + coming &&
+                               free + coming >= options_.min_free_bytes + reserved_bytes_ + bytes;
+    if (enough_coming) return Room::wait;
+    if (const Entry* victim = oldest_victim(spill)) {
+      remove(victim->key, ReadReason::evicted);
+      continue;
+    }
+    if (!releasing_.empty() || !posted_.empty()) return Room::wait;
+    why = budget_ok ? SkipReason::min_free_disk : SkipReason::budget;
+    return Room::refused;
+  }
+}
+
+DiskTier::Entry* DiskTier::oldest_victim(const Pending& spill) {
+  Entry* oldest = nullptr;
+  for (auto& [key, entry] : entries_) {
+    if (entry.pins > 0 || entry.held_by_user || entry.loading) continue;
+    if (entry.head.id == spill.image->id || being_written(entry.head.id)) continue;
+    if (oldest == nullptr || entry.last_used_ns < oldest->last_used_ns) oldest = &entry;
+  }
+  return oldest;
+}
+
+void DiskTier::begin_file(const Image& image) {
+  File& file = files_[image.id];
+  if (file.incarnation != 0) return;
+  file.map = ExtentMap();
+  file.incarnation = next_incarnation_++;
+}
+
+void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
+  const Image& image = *spill.image;
+  begin_file(image);
+  File& own = files_.at(image.id);
+  own.users.insert(spill.key);
+  Posted posted;
+  posted.job = next_job_++;
+  posted.reserved_bytes = reserved_bytes;
+  PublishJob work;
+  work.id = image.id;
+  for (const PartRef& part : image.parts) {
+    if (stored(part) || lost(*part)) continue;
+    STRATA_CHECK(part->ram != nullptr);  // waiting images stay in RAM
+    posted.written.push_back(part);
+    posted.extents.push_back(Extent{image.id, own.map.allocate(extent_bytes(*part)), part->bytes, {}});
+  }
+  work.create_file = !own.exists && !posted.written.empty();
+  std::vector<size_t> written_at;
+  work.manifest = make_manifest(image, posted, written_at);
+  for (size_t i = 0; i < posted.written.size(); ++i) {
+    work.writes.push_back(
+        PartWrite{posted.written[i]->ram, posted.written[i]->bytes, posted.extents[i].offset, written_at[i]});
+  }
+  work.file_length = own.map.end_bytes();
+  work.header.flags = options_.persist ? 0u : static_cast<uint32_t>(kSessionEphemeral);
+  work.header.stage_count = options_.stage_count;
+  work.header.id = image.id;
+  work.header.created_ns = image.created_ns;
+  work.header.model_identity = options_.identity.model;
+  work.header.configuration_identity = options_.identity.configuration;
+  work.header.tokens_per_block = options_.tokens_per_block;
+  posted.head = work.manifest.head;
+  posted.spill = std::move(spill);
+  reserved_bytes_ += reserved_bytes;
+  auto job = std::make_shared<WriteJob>();
+  job->id = posted.job;
+  job->folder = options_.folder;
+  job->work = std::move(work);
+  posted_.emplace(posted.job, std::move(posted));
+  ports_.writer.post(std::move(job));
+}
+
+Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
+                                 std::vector<size_t>& written_at) const {
+  Manifest manifest;
+  ManifestHead& head = manifest.head;
+  head.flags = options_.persist ? 0u : static_cast<uint32_t>(kManifestEphemeral);
+  head.id = image.id;
+  head.generation = image.generation;
+  head.model_identity = options_.identity.model;
+  head.configuration_identity = options_.identity.configuration;
+  head.identity_fields = options_.identity.fields;
+  head.created_ns = image.created_ns;
+  head.last_used_ns = image.last_used_ns;
+  head.salt = image.salt;
+  head.label = image.label;
+  head.tokens_per_block = options_.tokens_per_block;
+  head.stage_count = options_.stage_count;
+  head.token_count = image.length();
+  head.media_count = static_cast<uint32_t>(image.media.size());
+  head.prefix_chain = prefix_chain(image.span(), image.salt);
+  std::vector<PartRef> present;
+  for (const PartRef& part : image.parts) {
+    if (!lost(*part)) present.push_back(part);
+  }
+  head.resume_positions = resume_positions(present);
+  const File& own = files_.at(image.id);
+  const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
+  head.files.push_back({image.id, has_file ? own.map.end_bytes() : 0});
+  manifest.tokens = image.tokens;
+  manifest.media = image.media;
+  size_t next_written = 0;
+  for (const PartRef& part : image.parts) {
+    if (lost(*part) && !stored(part)) continue;
+    Extent extent;
+    if (next_written < posted.written.size() && posted.written[next_written] == part) {
+      written_at.push_back(manifest.parts.size());
+      extent = posted.extents[next_written++];
+    } else {
+      extent = *part->disk;
+    }
+    auto file = std::find_if(head.files.begin(), head.files.end(),
+                             [&](const ManifestFile& known) { return known.id == extent.file; });
+    if (file == head.files.end()) file = head.files.insert(head.files.end(), ManifestFile{extent.file, 0});
+    file->needed_length =
+        std::max(file->needed_length, extent.offset + align_up(extent.length, limits::kAlignment));
+    const bool live = !part->is_block() && part->first == head.token_count;
+    manifest.parts.push_back(ManifestPart{live ? PartKind::live : part->kind, part->stage,
+                                          static_cast<uint16_t>(file - head.files.begin()), part->first,
+                                          part->count, extent.offset, extent.length, extent.digest});
+    head.payload_bytes += part->bytes;
+    ++(part->is_block() ? head.block_count : head.checkpoint_count);
+  }
+  return manifest;
+}
+
+void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& detail) {
+  ports_.metrics.add("strata_skips_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
+  ports_.log.write(
+      LogLevel::warning,
+      fmt::format("strata: conversation disk: {} {} tokens, {:.1f} MiB; {}{}{}",
+                  why == SkipReason::too_large ? "refused" : "dropped", spill.image->length(),
+                  mib(payload_bytes(spill.image->parts)), label(why), detail.empty() ? "" : ": ", detail));
+  done_bytes_ += payload_bytes(spill.image->parts);
+}
+
+void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
+  reserved_bytes_ -= posted.reserved_bytes;
+  apply_sizes(result);
+  if (!result.published) {
+    publish_failed(posted, result);
+    return;
+  }
+  if (!result.status.ok()) {
+    ports_.log.write(LogLevel::warning,
+                     "strata: conversation disk: published, but " + result.status.error().message);
+  }
+  File& own = files_.at(posted.head.id);
+  own.exists = own.exists || !posted.written.empty();
+  for (size_t i = 0; i < posted.written.size(); ++i) {
+    Extent extent = posted.extents[i];
+    extent.digest = result.digests.at(i);
+    posted.written[i]->disk = extent;
+    own.extents[extent.offset] =
+        KnownExtent{align_up(extent.length, limits::kAlignment), 1, posted.written[i]};
+  }
+  const uint64_t payload = payload_bytes(posted.spill.image->parts);
+  ++published_count_;
+  done_bytes_ += payload;
+  ports_.metrics.add("strata_disk_written_bytes_total", {}, static_cast<double>(result.written_bytes));
+  ports_.metrics.add("strata_disk_image_bytes_total", {}, static_cast<double>(payload));
+  const double ms = static_cast<double>(result.duration_ns) / 1e6;
+  ports_.metrics.observe_seconds("strata_spill_seconds", {}, ms / 1e3);
+  ports_.log.write(
+      LogLevel::info,
+      fmt::format("strata: conversation disk: wrote {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s); "
+                  "image={:.1f} MiB",
+                  posted.head.token_count, mib(result.written_bytes), ms,
+                  ms > 0 ? static_cast<double>(result.written_bytes) / ms / 1e3 : 0.0, mib(payload)));
+  replace_entry(posted, result);
+}
+
+void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
+  Entry entry;
+  entry.key = posted.spill.key;
+  entry.head = std::move(posted.head);
+  entry.image = posted.spill.image;
+  entry.index_bytes = result.index_allocated_bytes;
+  entry.last_used_ns = posted.spill.image->last_used_ns;
+  const ConversationId id = entry.head.id;
+  std::optional<Entry> old;
+  if (Entry* older = find(id)) {
+    entry.held_by_user = older->held_by_user;
+    old = take_entry(older->key);
+  }
+  by_id_[id] = entry.key;
+  const uint64_t key = entry.key;
+  entries_[key] = std::move(entry);
+  Freed freed;
+  if (old) {
+    forget_user(old->key, old->head, freed);
+    if (old->image) unref_extents(*old->image, freed);
+    listener_.gone(*old, ReadReason::none);
+  }
+  listener_.appeared(entries_.at(key));
+  post_release(id, false, 0, std::move(freed));
+}
+
+void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
+  File& own = files_.at(posted.head.id);
+  Freed freed;
+  for (const Extent& extent : posted.extents) {
+    freed[posted.head.id].push_back({extent.offset, align_up(extent.length, limits::kAlignment)});
+  }
+  own.users.erase(posted.spill.key);
+  if (!own.exists) {
+    freed.erase(posted.head.id);  // the writer removed the new file again
+    files_.erase(posted.head.id);
+  }
+  let_go(posted.spill);
+  post_release(posted.head.id, false, 0, std::move(freed));
+  if (!result.status.ok() && result.status.error().code == ErrorCode::cancelled) {
+    ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
+    return;
+  }
+  drop_pending(posted.spill, skip_reason(result.status),
+               result.status.ok() ? "" : result.status.error().message);
+  listener_.spill_dropped(*posted.spill.image);
+}
+
+void DiskTier::apply_sizes(const WriteResult& result) {
+  for (const WriteResult::FileSize& size : result.files) {
+    auto at = files_.find(size.file);
+    if (at != files_.end() && (at->second.exists || result.published))
+      at->second.allocated_bytes = size.allocated_bytes;
+  }
+}
+
+// --- giving space back
+
+bool DiskTier::fully_known(const File& file) const {
+  return std::all_of(file.users.begin(), file.users.end(), [&](uint64_t key) {
+    auto entry = entries_.find(key);
+    if (entry != entries_.end()) return entry->second.image != nullptr;
+    const auto is_key = [&](const Pending& spill) { return spill.key == key; };
+    return std::any_of(pending_.begin(), pending_.end(), is_key) ||
+           std::any_of(posted_.begin(), posted_.end(),
+                       [&](const auto& posted) { return is_key(posted.second.spill); });
+  });
+}
+
+void DiskTier::unref_extents(const Image& image, Freed& freed) {
+  for (const PartRef& part : image.parts) {
+    if (!part->disk) continue;
+    auto file = files_.find(part->disk->file);
+    if (file == files_.end()) continue;
+    auto extent = file->second.extents.find(part->disk->offset);
+    if (extent == file->second.extents.end() || extent->second.users == 0) continue;
+    if (--extent->second.users > 0 || !fully_known(file->second)) continue;
+    freed[file->first].push_back({extent->first, extent->second.length});
+    file->second.extents.erase(extent);
+    part->disk.reset();
+  }
+}
+
+void DiskTier::forget_user(uint64_t key, const ManifestHead& head, Freed& freed) {
+  for (const ManifestFile& used : head.files) {
+    auto file = files_.find(used.id);
+    if (file == files_.end()) continue;
+    file->second.users.erase(key);
+    freed[used.id];  // looked at by post_release: gone when nobody is left
+  }
+}
+
+void DiskTier::post_release(ConversationId id, bool remove_index, uint64_t index_bytes, Freed freed) {
+  ReleaseJob work;
+  work.id = id;
+  work.remove_index = remove_index;
+  Releasing releasing;
+  releasing.charged_bytes = releasing.expected_bytes = index_bytes;
+  for (auto& [file_id, extents] : freed) {
+    auto at = files_.find(file_id);
+    if (at == files_.end()) continue;
+    File& file = at->second;
+    if (file.users.empty()) {
+      for (auto& [offset, extent] : file.extents) {
+        if (auto part = extent.part.lock()) part->disk.reset();
+      }
+      if (file.exists) work.files.push_back({file_id, true, {}});
+      releasing.charged_bytes += file.allocated_bytes;
+      releasing.expected_bytes += file.allocated_bytes;
+      files_.erase(at);
+    } else if (!extents.empty()) {
+      for (const FreedExtent& extent : extents) releasing.expected_bytes += extent.length;
+      releasing.punched.push_back({file_id, file.incarnation, extents});
+      work.files.push_back({file_id, false, std::move(extents)});
+    }
+  }
+  if (!remove_index && work.files.empty()) return;
+  auto job = std::make_shared<WriteJob>();
+  job->id = next_job_++;
+  job->folder = options_.folder;
+  job->work = std::move(work);
+  releasing_.emplace(job->id, std::move(releasing));
+  ports_.writer.post(std::move(job));
+}
+
+void DiskTier::finish_release(const Releasing& releasing, const WriteResult& result) {
+  apply_sizes(result);
+  if (!result.status.ok()) {
+    // What could not be given back stays charged, and its extents are not used again.
+    kept_bytes_ += releasing.charged_bytes;
+    ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"io_error\"");
+    ports_.log.write(LogLevel::warning, "strata: conversation disk: space could not be given back: " +
+                                            result.status.error().message);
+    return;
+  }
+  for (const Releasing::Punched& punched : releasing.punched) {
+    auto file = files_.find(punched.file);
+    if (file == files_.end() || file->second.incarnation != punched.incarnation) continue;
+    for (const FreedExtent& extent : punched.extents) file->second.map.release(extent.offset, extent.length);
+  }
+}
+
+DiskTier::Entry DiskTier::take_entry(uint64_t key) {
+  auto at = entries_.find(key);
+  STRATA_CHECK(at != entries_.end());
+  Entry entry = std::move(at->second);
+  entries_.erase(at);
+  by_id_.erase(entry.head.id);
+  return entry;
+}
+
+void DiskTier::remove(uint64_t key, ReadReason why) {
+  const Entry entry = take_entry(key);
+  Freed freed;
+  forget_user(key, entry.head, freed);
+  if (entry.image) unref_extents(*entry.image, freed);
+  ports_.metrics.add("strata_evictions_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
+  listener_.gone(entry, why);
+  post_release(entry.head.id, true, entry.index_bytes, std::move(freed));
+}
+
+void DiskTier::remove_all() {
+  while (!pending_.empty()) {
+    let_go(pending_.back());
+    pending_.pop_back();
+  }
+  std::vector<uint64_t> keys;
+  for (const auto& [key, entry] : entries_) {
+    if (!being_written(entry.head.id)) keys.push_back(key);
+  }
+  for (const uint64_t key : keys) remove(key, ReadReason::none);
+}
+
+void DiskTier::quarantine(uint64_t key, ReadReason why, const std::string& detail) {
+  const Entry entry = take_entry(key);
+  // The key stays a user of the files: what is kept for a look is not given to others.
+  kept_bytes_ += entry.index_bytes;
+  ports_.metrics.add("strata_quarantined_total", fmt::format("reason=\"{}\"", label(why)));
+  ports_.log.write(LogLevel::error, fmt::format("strata: conversation disk: quarantined {} ({}): {}",
+                                                index_file_name(entry.head.id), label(why), detail));
+  listener_.gone(entry, why);
+  auto job = std::make_shared<WriteJob>();
+  job->id = next_job_++;
+  job->folder = options_.folder;
+  job->work = QuarantineJob{entry.head.id};
+  releasing_.emplace(job->id, Releasing{});
+  ports_.writer.post(std::move(job));
+}
+
+void DiskTier::expire() {
+  if (options_.ttl_ns == 0) return;
+  const uint64_t now = ports_.clock.monotonic_ns();
+  if (last_expire_ns_ != 0 && now - last_expire_ns_ < kExpireEveryNs) return;
+  last_expire_ns_ = now;
+  const uint64_t wall = ports_.clock.wall_ns();
+  std::vector<uint64_t> keys;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.pins > 0 || entry.held_by_user || entry.loading || being_written(entry.head.id)) continue;
+    if (entry.last_used_ns + options_.ttl_ns < wall) keys.push_back(key);
+  }
+  for (const uint64_t key : keys) remove(key, ReadReason::expired);
+}
+
+void DiskTier::publish_gauges() {
+  ports_.metrics.set("strata_tier_bytes", "tier=\"disk\"", static_cast<double>(charged_bytes()));
+  ports_.metrics.set("strata_tier_conversations", "tier=\"disk\"", static_cast<double>(entries_.size()));
+  ports_.metrics.set("strata_disk_queue_bytes", {}, static_cast<double>(queue_bytes()));
+}
+
+// --- reading bodies
+
+struct DiskTier::BodyRead {
+  FileHandle file;
+  std::vector<std::byte> bytes;
+};
+
+void DiskTier::load_body(uint64_t key) {
+  Entry* entry = find(key);
+  STRATA_CHECK(entry != nullptr);
+  if (entry->image || entry->loading) return;
+  const std::string path = options_.folder + "/" + index_file_name(entry->head.id);
+  auto file = ports_.files.open(path, OpenMode::read, Caching::buffered);
+  if (!file.ok()) {
+    quarantine(key, ReadReason::io_error, file.error().message);
+    return;
+  }
+  entry->loading = true;
+  auto read = std::make_shared<BodyRead>();
+  read->file = *file;
+  read->bytes.resize(entry->head.total_bytes);
+  ports_.reader.read(read->file, read->bytes, 0, [this, key, read](Status status) {
+    ports_.files.close(read->file);
+    body_done(key, read, std::move(status));
+  });
+}
+
+void DiskTier::body_done(uint64_t key, const std::shared_ptr<BodyRead>& read, Status status) {
+  Entry* entry = find(key);
+  if (entry == nullptr) return;
+  entry->loading = false;
+  if (!status.ok()) {
+    quarantine(key, ReadReason::io_error, status.error().message);
+    return;
+  }
+  auto manifest = decode_manifest(read->bytes, options_.manifest_limits);
+  if (!manifest.ok()) {
+    quarantine(key, ReadReason::corrupt, manifest.error().message);
+    return;
+  }
+  if (manifest->head.id != entry->head.id || manifest->head.generation != entry->head.generation) {
+    quarantine(key, ReadReason::corrupt, "the index changed since the start");
+    return;
+  }
+  if (auto attached = attach_body(*entry, std::move(*manifest)); !attached.ok()) {
+    quarantine(key, ReadReason::corrupt, attached.error().message);
+  }
+}
+
+Status DiskTier::attach_body(Entry& entry, Manifest manifest) {
+  auto image = std::make_shared<Image>();
+  image->id = manifest.head.id;
+  image->generation = manifest.head.generation;
+  image->tokens = std::move(manifest.tokens);
+  image->media = std::move(manifest.media);
+  image->salt = manifest.head.salt;
+  image->created_ns = manifest.head.created_ns;
+  image->last_used_ns = entry.last_used_ns;
+  image->label = manifest.head.label;
+  for (const ManifestPart& stored_part : manifest.parts) {
+    STRATA_ASSIGN(PartRef part, share_part(manifest.head.files[stored_part.file].id, stored_part));
+    image->parts.push_back(std::move(part));
+  }
+  for (const PartRef& part : image->parts) ++files_.at(part->disk->file).extents.at(part->disk->offset).users;
+  entry.image = std::move(image);
+  return {};
+}
+
+// The part that stands for this extent: the one other conversations already share, or a new one.
+Result<PartRef> DiskTier::share_part(ConversationId file_id, const ManifestPart& stored_part) {
+  auto file = files_.find(file_id);
+  if (file == files_.end()) return make_error(ErrorCode::corrupt, "refers to an unknown file");
+  auto& extents = file->second.extents;
+  const uint64_t length = align_up(stored_part.length, limits::kAlignment);
+  // In memory a live state is a checkpoint like any other: it stays one when the conversation goes on.
+  const PartKind kind = stored_part.kind == PartKind::live ? PartKind::checkpoint : stored_part.kind;
+  auto next = extents.lower_bound(stored_part.offset);
+  if (next != extents.end() && next->first == stored_part.offset) {
+    PartRef part = next->second.part.lock();
+    const bool same = part && part->disk && part->kind == kind && part->stage == stored_part.stage &&
+                      part->first == stored_part.first && part->count == stored_part.count &&
+                      part->bytes == stored_part.length && part->disk->digest == stored_part.digest;
+    if (same) return part;
+    if (part) return make_error(ErrorCode::corrupt, "an extent means different things to two conversations");
+  } else {
+    if (next != extents.end() && stored_part.offset + length > next->first) {
+      return make_error(ErrorCode::corrupt, "extents overlap");
+    }
+    if (next != extents.begin() &&
+        std::prev(next)->first + std::prev(next)->second.length > stored_part.offset) {
+      return make_error(ErrorCode::corrupt, "extents overlap");
+    }
+  }
+  auto part = std::make_shared<Part>();
+  part->kind = kind;
+  part->stage = stored_part.stage;
+  part->first = stored_part.first;
+  part->count = stored_part.count;
+  part->bytes = stored_part.length;
+  part->disk = Extent{file_id, stored_part.offset, stored_part.length, stored_part.digest};
+  extents[stored_part.offset] = KnownExtent{length, 0, part};
+  return part;
+}
+
+}  // namespace strata

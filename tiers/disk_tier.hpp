@@ -1,0 +1,224 @@
+// DiskTier: what is stored in the conversation folder, who shares it, and what may stay (DISK-1 to DISK-8).
+//
+// All metadata lives here on the engine loop; the writer thread only carries out jobs. Physical bytes are
+// charged before a job is handed over and corrected by its result, so the budget holds at every instant. A
+// conversation waits here, not in the writer's queue, until there is room, so that it can be cancelled at no
+// cost.
+//
+// Extents are counted by the conversations that refer to them; one whose count falls to zero is given back by
+// a release job. After a restart only heads are known: a file's extents are then given back one by one only
+// when the bodies of all conversations that use the file were read, and the file itself when nobody refers to
+// it. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/file_system.hpp"
+#include "core/identity.hpp"
+#include "core/image.hpp"
+#include "core/log.hpp"
+#include "core/manifest.hpp"
+#include "core/metrics.hpp"
+#include "core/reasons.hpp"
+#include "tiers/disk_reader.hpp"
+#include "tiers/disk_writer.hpp"
+#include "tiers/extent_map.hpp"
+#include "tiers/intake.hpp"
+#include "tiers/ram_tier.hpp"
+
+namespace strata {
+
+class DiskTier final : public SpillTarget {
+ public:
+  struct Options {
+    std::string folder;
+    uint64_t budget_bytes = 0;
+    uint64_t min_free_bytes = 0;
+    uint64_t ttl_ns = 0;
+    bool persist = false;
+    bool remove_foreign = true;
+    Identity identity;
+    uint32_t stage_count = 1;
+    uint32_t tokens_per_block = 0;
+    ManifestLimits manifest_limits;
+  };
+  struct Ports {
+    FileSystem& files;
+    DiskReader& reader;
+    WriteQueue& writer;
+    Clock& clock;
+    Log& log;
+    Metrics& metrics;
+  };
+  struct Entry {
+    uint64_t key = 0;
+    ManifestHead head;
+    ImageRef image;  // null until the body was read
+    bool loading = false;
+    uint64_t index_bytes = 0;
+    uint64_t last_used_ns = 0;  // wall
+    uint32_t pins = 0;
+    bool held_by_user = false;
+  };
+  // The stack keeps its prefix index in step: a published or taken-in conversation appears, a removed one
+  // goes.
+  struct Listener {
+    std::function<uint64_t()> next_key;
+    std::function<void(const Entry&)> appeared;
+    std::function<void(const Entry&, ReadReason)> gone;  // none: superseded or forgotten
+    std::function<void(const ManifestHead&, ReadReason)> refused_at_intake;
+    std::function<void(const Image&)>
+        spill_dropped;  // an image that was taken by spill() will not be written
+  };
+
+  static Result<std::unique_ptr<DiskTier>> open(const Options& options, const Ports& ports,
+                                                Listener listener);
+  ~DiskTier() override;
+
+  // --- SpillTarget
+  [[nodiscard]] SpillState spill_state(const Image& image) const override;
+  bool spill(const ImageRef& image) override;
+  bool cancel_spill(const Image& image) override;
+
+  // Takes results in, hands jobs over, lets old conversations expire. True when jobs are under way or
+  // waiting.
+  bool step();
+
+  Entry* find(uint64_t key);
+  Entry* find(ConversationId id);
+  // Starts reading the body; the entry has its image, or is gone, after later steps of the reader.
+  void load_body(uint64_t key);
+  void touch(uint64_t key);
+  void pin(uint64_t key) { ++find(key)->pins; }
+  void unpin(uint64_t key);
+  // A restore found it bad: never offered again (renamed to .bad).
+  void quarantine(uint64_t key, ReadReason why, const std::string& detail);
+  // Gone from the folder; the reason is remembered by the listener.
+  void remove(uint64_t key, ReadReason why);
+  void remove_all();
+
+  [[nodiscard]] const std::unordered_map<uint64_t, Entry>& entries() const { return entries_; }
+  [[nodiscard]] bool may_read(const Entry& entry) const { return !being_written(entry.head.id); }
+  [[nodiscard]] std::string session_path(ConversationId file) const;
+  [[nodiscard]] uint64_t charged_bytes() const;
+  [[nodiscard]] uint64_t queue_bytes() const;  // of images waiting or being written
+  [[nodiscard]] size_t queue_jobs() const { return pending_.size() + posted_.size(); }
+  [[nodiscard]] bool settled() const { return pending_.empty() && posted_.empty() && releasing_.empty(); }
+  [[nodiscard]] const IntakeReport& intake() const { return intake_; }
+  [[nodiscard]] uint64_t published_count() const { return published_count_; }
+  [[nodiscard]] uint64_t done_bytes() const {
+    return done_bytes_;
+  }  // of images written or dropped, for progress
+
+ private:
+  struct KnownExtent {
+    uint64_t length = 0;
+    uint32_t users = 0;  // entries and jobs that refer to it
+    std::weak_ptr<Part> part;
+  };
+  struct File {
+    ExtentMap map;
+    std::map<uint64_t, KnownExtent> extents;
+    std::set<uint64_t> users;      // keys of entries and jobs
+    uint64_t allocated_bytes = 0;  // last seen
+    bool exists = false;
+    uint64_t incarnation = 0;  // tells a file from an earlier one of the same name
+  };
+  struct Pending {
+    uint64_t key = 0;  // of the entry to be
+    ImageRef image;
+    uint64_t queued_ns = 0;
+    bool holds_extents = false;
+    std::vector<PartRef> held;  // parts whose extents are held for this job
+  };
+  struct Posted {
+    Pending spill;
+    JobId job = 0;
+    uint64_t reserved_bytes = 0;
+    std::vector<PartRef> written;  // in the order of PublishJob::writes
+    std::vector<Extent> extents;   // where they go
+    ManifestHead head;
+  };
+  struct Releasing {
+    struct Punched {
+      ConversationId file;
+      uint64_t incarnation = 0;
+      std::vector<FreedExtent> extents;
+    };
+    uint64_t charged_bytes = 0;  // of the index and whole files, until the result confirms that they are gone
+    uint64_t expected_bytes = 0;  // that the job will give back in all
+    std::vector<Punched> punched;
+  };
+  using Freed = std::map<ConversationId, std::vector<FreedExtent>>;
+
+  DiskTier(const Options& options, const Ports& ports, Listener listener);
+  Status probe_folder();
+  Status take_in();
+  void adopt(const TakenIn& taken);
+
+  // --- writing
+  void post_pending();
+  enum class Room : uint8_t { ready, wait, refused };
+  Room room_for(const Pending& spill, uint64_t bytes, SkipReason& why);
+  void hold_extents(Pending& spill);
+  void let_go(Pending& spill);
+  [[nodiscard]] uint64_t needed_bytes(const Pending& spill) const;
+  [[nodiscard]] bool stored(const PartRef& part) const;
+  void post(Pending spill, uint64_t reserved_bytes);
+  Manifest make_manifest(const Image& image, const Posted& posted, std::vector<size_t>& written_at) const;
+  void begin_file(const Image& image);
+  void drop_pending(Pending& spill, SkipReason why, const std::string& detail);
+  void finish_publish(Posted& posted, WriteResult& result);
+  void publish_failed(Posted& posted, const WriteResult& result);
+  void replace_entry(Posted& posted, const WriteResult& result);
+  [[nodiscard]] bool being_written(ConversationId id) const;
+
+  // --- giving space back
+  Entry* oldest_victim(const Pending& spill);
+  void unref_extents(const Image& image, Freed& freed);
+  void forget_user(uint64_t key, const ManifestHead& head, Freed& freed);
+  [[nodiscard]] bool fully_known(const File& file) const;
+  void post_release(ConversationId id, bool remove_index, uint64_t index_bytes, Freed freed);
+  void finish_release(const Releasing& releasing, const WriteResult& result);
+  Entry take_entry(uint64_t key);
+  void apply_sizes(const WriteResult& result);
+  void expire();
+  void publish_gauges();
+
+  // --- reading bodies
+  struct BodyRead;
+  void body_done(uint64_t key, const std::shared_ptr<BodyRead>& read, Status status);
+  Status attach_body(Entry& entry, Manifest manifest);
+  Result<PartRef> share_part(ConversationId file_id, const ManifestPart& stored_part);
+
+  Options options_;
+  Ports ports_;
+  Listener listener_;
+  FileHandle lock_;
+  std::unordered_map<uint64_t, Entry> entries_;
+  std::unordered_map<ConversationId, uint64_t> by_id_;
+  std::map<ConversationId, File> files_;
+  std::deque<Pending> pending_;
+  std::map<JobId, Posted> posted_;
+  std::map<JobId, Releasing> releasing_;
+  IntakeReport intake_;
+  uint64_t kept_bytes_ = 0;
+  uint64_t reserved_bytes_ = 0;
+  uint64_t next_job_ = 1;
+  uint64_t next_incarnation_ = 1;
+  uint64_t last_expire_ns_ = 0;
+  uint64_t published_count_ = 0;
+  uint64_t done_bytes_ = 0;
+};
+
+}  // namespace strata

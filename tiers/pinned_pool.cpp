@@ -1,0 +1,195 @@
+#include "tiers/pinned_pool.hpp"
+
+#include <bit>
+#include <deque>
+#include <limits>
+#include <list>
+#include <map>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "core/limits.hpp"
+
+namespace strata {
+namespace {
+
+constexpr auto kPage = std::align_val_t{limits::kAlignment};
+
+struct Slab {
+  std::span<std::byte> memory;
+  bool registered = false;
+};
+
+}  // namespace
+
+class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State> {
+ public:
+  State(Device& device, Log& log, uint64_t budget_bytes)
+      : device_(device), log_(log), budget_bytes_(budget_bytes) {}
+  ~State() { close(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  Result<HostBufferRef> allocate(uint64_t bytes);
+  void release(const Slab& slab);
+  void trim(uint64_t bytes);
+  // Nothing is kept from now on.
+  void close() {
+    closed_ = true;
+    while (!kept_.empty()) destroy_oldest();
+  }
+
+  [[nodiscard]] uint64_t in_use_bytes() const { return in_use_bytes_; }
+  [[nodiscard]] uint64_t allocated_bytes() const { return in_use_bytes_ + kept_bytes_; }
+  [[nodiscard]] uint64_t budget_bytes() const { return budget_bytes_; }
+  [[nodiscard]] uint64_t unallocated_bytes() const { return budget_bytes_ - allocated_bytes(); }
+
+ private:
+  Result<Slab> create(uint64_t class_size);
+  Slab take_kept(uint64_t class_size);
+  void destroy_oldest();
+  void destroy(const Slab& slab);
+  [[nodiscard]] bool register_memory(std::span<std::byte> memory);
+
+  Device& device_;
+  Log& log_;
+  const uint64_t budget_bytes_;
+  uint64_t in_use_bytes_ = 0;
+  uint64_t kept_bytes_ = 0;
+  bool registering_ = true;  // until the first refusal
+  bool closed_ = false;
+  std::list<Slab> kept_;                                                     // released longest ago first
+  std::map<uint64_t, std::deque<std::list<Slab>::iterator>> kept_by_class_;  // same order within a class
+};
+
+namespace {
+
+class PooledBuffer final : public HostBuffer {
+ public:
+  PooledBuffer(std::shared_ptr<void> state, Slab slab, void (*release)(void*, const Slab&))
+      : state_(std::move(state)), slab_(slab), release_(release) {}
+  ~PooledBuffer() override { release_(state_.get(), slab_); }
+  PooledBuffer(const PooledBuffer&) = delete;
+  PooledBuffer& operator=(const PooledBuffer&) = delete;
+  [[nodiscard]] std::span<std::byte> bytes() const override { return slab_.memory; }
+
+ private:
+  std::shared_ptr<void> state_;  // the pool's state is a private type
+  Slab slab_;
+  void (*release_)(void*, const Slab&);
+};
+
+}  // namespace
+
+Result<HostBufferRef> PinnedPool::State::allocate(uint64_t bytes) {
+  const uint64_t size = class_bytes(bytes);
+  Slab slab;
+  if (const auto kept = kept_by_class_.find(size); kept != kept_by_class_.end()) {
+    slab = take_kept(size);
+  } else {
+    STRATA_ASSIGN(slab, create(size));
+  }
+  in_use_bytes_ += size;
+  return HostBufferRef(std::make_shared<PooledBuffer>(
+      shared_from_this(), slab,
+      [](void* state, const Slab& back) { static_cast<State*>(state)->release(back); }));
+}
+
+Slab PinnedPool::State::take_kept(uint64_t class_size) {
+  const auto entry = kept_by_class_.find(class_size);
+  const auto newest = entry->second.back();  // the likeliest to be warm in the caches
+  const Slab slab = *newest;
+  entry->second.pop_back();
+  if (entry->second.empty()) kept_by_class_.erase(entry);
+  kept_.erase(newest);
+  kept_bytes_ -= class_size;
+  return slab;
+}
+
+Result<Slab> PinnedPool::State::create(uint64_t class_size) {
+  const uint64_t available = budget_bytes_ - in_use_bytes_;
+  if (class_size > available) {
+    return make_error(ErrorCode::exhausted, "pinned memory: " + std::to_string(class_size) +
+                                                " bytes wanted, " + std::to_string(available) +
+                                                " of the budget left");
+  }
+  trim(class_size);
+  auto* memory = static_cast<std::byte*>(::operator new(class_size, kPage, std::nothrow));
+  if (memory == nullptr) {
+    return make_error(ErrorCode::exhausted,
+                      "pinned memory: the system has no " + std::to_string(class_size) + " bytes");
+  }
+  Slab slab{{memory, class_size}, false};
+  slab.registered = register_memory(slab.memory);
+  return slab;
+}
+
+bool PinnedPool::State::register_memory(std::span<std::byte> memory) {
+  if (!registering_) return false;
+  const Status status = device_.register_host(memory);
+  if (status.ok()) return true;
+  registering_ = false;
+  const bool expected = status.error().code == ErrorCode::unsupported;
+  log_.write(
+      expected ? LogLevel::info : LogLevel::warning,
+      "pinned memory: the device registers no host memory, plain memory is used: " + status.error().message);
+  return false;
+}
+
+void PinnedPool::State::release(const Slab& slab) {
+  const uint64_t size = slab.memory.size();
+  in_use_bytes_ -= size;
+  if (closed_) {
+    destroy(slab);
+    return;
+  }
+  kept_bytes_ += size;
+  kept_by_class_[size].push_back(kept_.insert(kept_.end(), slab));
+}
+
+void PinnedPool::State::trim(uint64_t bytes) {
+  while (!kept_.empty() && unallocated_bytes() < bytes) destroy_oldest();
+}
+
+void PinnedPool::State::destroy_oldest() {
+  const Slab slab = kept_.front();
+  const auto entry = kept_by_class_.find(slab.memory.size());
+  entry->second.pop_front();
+  if (entry->second.empty()) kept_by_class_.erase(entry);
+  kept_.pop_front();
+  kept_bytes_ -= slab.memory.size();
+  destroy(slab);
+}
+
+void PinnedPool::State::destroy(const Slab& slab) {
+  if (slab.registered) {
+    if (const Status status = device_.unregister_host(slab.memory); !status.ok()) {
+      log_.write(LogLevel::warning, "pinned memory: unregistering failed: " + status.error().message);
+    }
+  }
+  ::operator delete(slab.memory.data(), kPage);
+}
+
+PinnedPool::PinnedPool(Device& device, Log& log, uint64_t budget_bytes)
+    : state_(std::make_shared<State>(device, log, budget_bytes)) {}
+
+PinnedPool::~PinnedPool() { state_->close(); }
+
+uint64_t PinnedPool::class_bytes(uint64_t bytes) {
+  constexpr uint64_t kPageBytes = limits::kAlignment;
+  constexpr uint64_t kMaxPages = uint64_t{1} << 50;  // far beyond any budget, and nothing overflows below
+  const uint64_t pages = bytes == 0 ? 1 : (bytes - 1) / kPageBytes + 1;
+  if (pages > kMaxPages) return std::numeric_limits<uint64_t>::max() / kPageBytes * kPageBytes;
+  if (pages <= 4) return pages * kPageBytes;
+  const uint64_t step = std::bit_floor(pages - 1) / 4;
+  return (pages + step - 1) / step * step * kPageBytes;
+}
+
+Result<HostBufferRef> PinnedPool::allocate(uint64_t bytes) { return state_->allocate(bytes); }
+uint64_t PinnedPool::in_use_bytes() const { return state_->in_use_bytes(); }
+uint64_t PinnedPool::allocated_bytes() const { return state_->allocated_bytes(); }
+uint64_t PinnedPool::budget_bytes() const { return state_->budget_bytes(); }
+void PinnedPool::trim(uint64_t bytes) { state_->trim(bytes); }
+
+}  // namespace strata

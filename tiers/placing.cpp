@@ -1,0 +1,434 @@
+// Placing a request: plan → slot → park the outgoing conversation → restore the match. Every failure on the
+// way costs a re-read with a reason, never an answer (design: docs/architecture.md, "A request, from end to
+// end").
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "tiers/part_list.hpp"
+#include "tiers/stack.hpp"
+
+namespace strata {
+
+namespace {
+
+Tier tier_of(Plan::Source source) {
+  switch (source) {
+    case Plan::Source::slot:
+      return Tier::vram;
+    case Plan::Source::ram:
+      return Tier::ram;
+    case Plan::Source::disk:
+      return Tier::disk;
+    case Plan::Source::none:
+      break;
+  }
+  return Tier::none;
+}
+
+double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+}  // namespace
+
+void Stack::advance(Active& active) {
+  if (active.finished && active.state == RequestState::waiting) return;
+  // Each step either waits for something outside or leads to the next one; bounded by the number of steps
+  // there are.
+  for (int i = 0; i < 8; ++i) {
+    const Step before = active.step;
+    switch (active.step) {
+      case Step::planning:
+        plan(active);
+        break;
+      case Step::loading_body: {
+        const DiskTier::Entry* entry = disk_->find(active.plan.key);
+        if (entry != nullptr && entry->loading) return;
+        active.step = Step::planning;
+        break;
+      }
+      case Step::parking_donor:
+        donor_parked(active);
+        break;
+      case Step::parking_outgoing:
+        fill_slot(active);
+        break;
+      case Step::restoring: {
+        const Restore::State state = active.restore->step();
+        if (state == Restore::State::running) return;
+        Slot& target = slot(active.placement.slot);
+        if (state == Restore::State::done)
+          restore_done(active, target);
+        else
+          restore_failed(active, target);
+        break;
+      }
+      case Step::settled:
+        return;
+    }
+    if (active.finished && active.step == Step::planning) {
+      // The owner went away while this was on its way; whatever the slot holds, it keeps.
+      active.step = Step::settled;
+      active.state = RequestState::failed;
+      return;
+    }
+    if (active.step == before) return;
+  }
+}
+
+Planner::View Stack::view() const {
+  return Planner::View{model_, slots_, *ram_, disk_.get(), index_, ghosts_, cost_, parks()};
+}
+
+void Stack::plan(Active& active) {
+  if (active.placement.slot == kNoSlot && least_used_idle(slots_) == nullptr) return;
+  if (active.request.slot && active.placement.slot == kNoSlot && !slot(*active.request.slot).idle()) return;
+  Planner::Request request;
+  request.prompt = {active.request.tokens, active.request.media};
+  request.salt = active.request.salt;
+  request.only_slot = active.request.slot;
+  if (active.placement.slot != kNoSlot) request.only_slot = request.claimed = active.placement.slot;
+  request.use_cache = active.request.use_cache && active.retries < limits::kMaxPlanRetries;
+  request.may_fork_slots = active.may_fork_slots;
+  request.avoid = &active.avoid;
+  active.plan = Planner(view()).plan(request);
+  if (active.plan.needs_body) {
+    disk_->load_body(active.plan.key);
+    ++active.retries;
+    active.step = Step::loading_body;
+    return;
+  }
+  if (!active.cause_fixed) active.cause = active.plan.cause;
+  follow_plan(active);
+}
+
+// The slot a plan is carried out in; null when it must wait for one.
+Slot* Stack::choose_slot(const Active& active) {
+  if (active.placement.slot != kNoSlot) return &slot(active.placement.slot);
+  if (active.request.slot) return &slot(*active.request.slot);
+  const Plan& plan = active.plan;
+  if (plan.source != Plan::Source::slot) return least_used_idle(slots_);
+  if (plan.in_place && !plan.loses_conversation) return &slot(plan.slot);
+  return least_used_idle(slots_, plan.slot);
+}
+
+void Stack::follow_plan(Active& active) {
+  const Plan& plan = active.plan;
+  if (plan.source == Plan::Source::slot) {
+    Slot& source = slot(plan.slot);
+    Slot* target = choose_slot(active);
+    if (target == nullptr) return;
+    const bool stays = plan.in_place && target->id == source.id;
+    if (stays && !plan.loses_conversation) {
+      claim(active, *target);
+      continue_in_place(active, *target);
+      return;
+    }
+    if (active.may_fork_slots && parks()) {
+      // The state is shared through the RAM tier: park it, then plan again with what is parked.
+      if (stays) claim(active, *target);
+      park_donor(active, source,
+                 source.copies_out == 0 && !(source.request && source.request != active.request.id)
+                     ? source.length()
+                     : plan.usable_tokens);
+      return;
+    }
+    if (plan.in_place && (active.placement.slot == kNoSlot || active.placement.slot == source.id)) {
+      claim(active, source);
+      continue_in_place(active, source);
+      return;
+    }
+    active.plan = Plan{};
+  }
+  Slot* target = choose_slot(active);
+  if (target == nullptr || (target->id != active.placement.slot && !target->idle())) return;
+  pin_source(active);
+  claim(active, *target);
+  park_outgoing(active);
+}
+
+void Stack::claim(Active& active, Slot& target) {
+  if (active.placement.slot == target.id) return;
+  STRATA_CHECK(target.idle());
+  target.request = active.request.id;
+  active.placement.slot = target.id;
+  active.state = RequestState::placing;
+  active.started_ns = ports_.clock.monotonic_ns();
+}
+
+void Stack::pin_source(Active& active) {
+  if (active.plan.source == Plan::Source::ram) {
+    ram_->pin(active.plan.key);
+    ram_->touch(active.plan.key);
+    active.source = ram_->find(active.plan.key)->image;
+    if (disk_) (void)disk_->cancel_spill(*active.source);  // DISK-2: asked for before its write started
+    active.pinned = true;
+  } else if (active.plan.source == Plan::Source::disk) {
+    disk_->pin(active.plan.key);
+    disk_->touch(active.plan.key);
+    active.source = disk_->find(active.plan.key)->image;
+    active.pinned = true;
+  }
+}
+
+void Stack::unpin_source(Active& active) {
+  if (!active.pinned) return;
+  active.pinned = false;
+  if (active.plan.source == Plan::Source::ram) ram_->unpin(active.plan.key);
+  if (active.plan.source == Plan::Source::disk) disk_->unpin(active.plan.key);
+  active.source.reset();
+}
+
+// --- forks of what a slot holds
+
+void Stack::park_donor(Active& active, Slot& donor, uint32_t tokens) {
+  SkipReason why = SkipReason::off;
+  active.may_fork_slots = false;  // one try; the next plan finds the parked image, or does without
+  if (tokens == donor.length() && stored_state(donor))
+    return;  // the planner preferred the slot; plan again without
+  active.parking = start_parking(donor, tokens, why);
+  if (!active.parking) {
+    skip_parking(donor, why, 0);
+    return;
+  }
+  active.step = Step::parking_donor;
+}
+
+void Stack::donor_parked(Active& active) {
+  if (step_parking(*active.parking) == CopyOut::State::running) return;
+  active.parking.reset();
+  active.step = Step::planning;
+}
+
+// --- the slot's outgoing conversation
+
+bool Stack::stored_state(const Slot& held) const {
+  const RamTier::Entry* parked = ram_->find(held.conversation);
+  if (parked != nullptr && parked->image->generation == held.generation &&
+      parked->image->length() == held.length()) {
+    return true;
+  }
+  const DiskTier::Entry* stored = disk_ ? disk_->find(held.conversation) : nullptr;
+  return stored != nullptr && stored->head.generation == held.generation &&
+         stored->head.token_count == held.length();
+}
+
+void Stack::park_outgoing(Active& active) {
+  Slot& target = slot(active.placement.slot);
+  active.step = Step::parking_outgoing;
+  if (target.empty() || target.one_shot || stored_state(target)) return;
+  SkipReason why = SkipReason::off;
+  active.parking = start_parking(target, target.length(), why);
+  if (!active.parking) skip_parking(target, why, 0);
+}
+
+// The outgoing conversation is parked, or cannot be: the slot takes the incoming one.
+void Stack::fill_slot(Active& active) {
+  if (active.parking) {
+    if (step_parking(*active.parking) == CopyOut::State::running) return;
+    active.parking.reset();
+  }
+  Slot& target = slot(active.placement.slot);
+  if (active.finished) {
+    unpin_source(active);
+    active.step = Step::settled;
+    active.state = RequestState::failed;
+    return;
+  }
+  if (active.plan.source == Plan::Source::none) {
+    start_fresh(active, target);
+  } else {
+    start_restore(active, target);
+  }
+}
+
+void Stack::start_fresh(Active& active, Slot& target) {
+  if (Status cleared = ports_.model.clear(target.id); !cleared.ok()) return fail(active, cleared.error());
+  reset(target);
+  target.conversation = new_conversation();
+  target.created_ns = ports_.clock.wall_ns();
+  serve(active, target);
+}
+
+void Stack::continue_in_place(Active& active, Slot& target) {
+  const uint32_t tokens = active.plan.usable_tokens;
+  if (tokens < target.length()) {
+    if (Status cut = ports_.model.truncate(target.id, tokens); !cut.ok()) return fail(active, cut.error());
+    if (tokens + 1 < target.answer_start) {  // another conversation from here on; the old one was parked
+      target.conversation = new_conversation();
+      target.generation = 0;
+      target.created_ns = ports_.clock.wall_ns();
+    }
+    target.tokens.resize(tokens);
+    std::erase_if(target.media, [&](const MediaMark& mark) { return mark.start >= tokens; });
+    drop_parts_behind(target, tokens);
+  }
+  serve(active, target);
+}
+
+// --- restore
+
+void Stack::start_restore(Active& active, Slot& target) {
+  const uint32_t tokens = active.plan.usable_tokens;
+  Restore::Request request;
+  request.slot = target.id;
+  request.image = active.source;
+  request.tokens = tokens;
+  request.folder = options_.disk_folder;
+  const bool at_checkpoint = model_.needs_checkpoints || !model_.state_in_blocks;
+  for (const PartRef& part : active.source->parts) {
+    const bool needed = part->is_block() ? part->first < tokens : at_checkpoint && part->first == tokens;
+    if (needed) request.parts.push_back(part);
+  }
+  for (const PartRef& part : request.parts) ram_->hold(part);
+  active.held = request.parts;
+  request.keep_into = keep_buffers(request.parts);
+  Restore::Ports ports{ports_.model, ports_.device, ports_.clock,       in_stream_,
+                       ports_.files, reader_.get(), staging_pool_.get()};
+  active.restore = std::make_unique<Restore>(ports, std::move(request));
+  active.restore_started_ns = ports_.clock.monotonic_ns();
+  active.step = Step::restoring;
+}
+
+// Buffers for what comes from the disk, if the RAM tier has room to keep all of it; otherwise it is streamed.
+std::vector<HostBufferRef> Stack::keep_buffers(const std::vector<PartRef>& parts) {
+  uint64_t bytes = 0;
+  for (const PartRef& part : parts) {
+    if (!part->ram) bytes += PinnedPool::class_bytes(part->bytes);
+  }
+  if (bytes == 0 || ram_->make_room(bytes)) return {};
+  std::vector<HostBufferRef> buffers(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i]->ram) continue;
+    auto buffer = ram_->allocate(parts[i]->bytes);
+    if (!buffer.ok()) return {};
+    buffers[i] = std::move(*buffer);
+  }
+  return buffers;
+}
+
+void Stack::end_restore(Active& active) {
+  for (const PartRef& part : active.held) ram_->release(part);
+  active.held.clear();
+  active.restore.reset();
+}
+
+void Stack::restore_done(Active& active, Slot& target) {
+  const uint32_t tokens = active.plan.usable_tokens;
+  const ImageRef image = active.source;
+  const uint64_t now = ports_.clock.monotonic_ns();
+  active.placement.restored_bytes = active.restore->restored_bytes();
+  active.placement.disk_bytes = active.restore->disk_bytes();
+  if (active.restore->disk_bytes() > 0) {
+    cost_.observe_disk_read(active.restore->disk_bytes(), active.restore->disk_ns());
+  } else {
+    cost_.observe_copy(active.restore->restored_bytes(), now - active.restore_started_ns);
+  }
+  reset(target);
+  const bool goes_on = tokens == image->length();
+  target.conversation = goes_on ? image->id : new_conversation();
+  target.generation = goes_on ? image->generation : 0;
+  target.created_ns = goes_on ? image->created_ns : ports_.clock.wall_ns();
+  target.tokens.assign(image->tokens.begin(), image->tokens.begin() + tokens);
+  for (const MediaMark& mark : image->media) {
+    if (mark.start < tokens) target.media.push_back(mark);
+  }
+  std::vector<PartRef> inherited;
+  for (const PartRef& part : image->parts) {
+    if (part->is_block() ? part->end() <= tokens : part->first <= tokens) inherited.push_back(part);
+  }
+  inherit(target, std::move(inherited));
+  const bool in_ram = std::all_of(image->parts.begin(), image->parts.end(),
+                                  [](const PartRef& part) { return part->ram != nullptr; });
+  if (active.plan.source == Plan::Source::disk && in_ram && ram_->on() && ram_->find(image->id) == nullptr) {
+    const uint64_t key = next_key_++;
+    ram_->admit(key, image);
+    index_.insert(key, prefix_chain(image->span(), image->salt), image->length());
+  }
+  end_restore(active);
+  unpin_source(active);
+  serve(active, target);
+}
+
+void Stack::restore_failed(Active& active, Slot& target) {
+  const Error error = active.restore->error();
+  const bool cancelled = error.code == ErrorCode::cancelled;
+  const bool from_disk = active.plan.source == Plan::Source::disk;
+  const ReadReason reason = error.code == ErrorCode::corrupt ? ReadReason::corrupt : ReadReason::io_error;
+  const uint64_t key = active.plan.key;
+  end_restore(active);
+  unpin_source(active);
+  active.step = Step::planning;
+  if (cancelled) return;
+  ports_.log.write(LogLevel::warning,
+                   fmt::format("strata: conversation cache: restore into slot {} failed ({}): {}", target.id,
+                               label(reason), error.message));
+  active.avoid.insert(key);
+  active.cause = {reason, 0};
+  active.cause_fixed = true;
+  ++active.retries;
+  if (from_disk) disk_->quarantine(key, reason, error.message);
+}
+
+// --- serving
+
+void Stack::serve(Active& active, Slot& target) {
+  const uint64_t now = ports_.clock.monotonic_ns();
+  const TierRequest& request = active.request;
+  target.salt = request.salt;
+  target.one_shot = !request.keep;
+  target.answer_start = static_cast<uint32_t>(request.tokens.size());
+  target.root = request.borders.empty() ? 0 : request.borders.front();
+  target.last_used_ns = now;
+  target.media = request.media;
+  target.due.clear();
+  if (model_.needs_checkpoints && request.keep && parks()) {
+    target.due = checkpoint_positions(target.length(), target.answer_start, request.borders, rules());
+  }
+  active.placement.reused_tokens = target.length();
+  active.placement.tier = target.length() == 0 ? Tier::none : tier_of(active.plan.source);
+  active.placement.cause = active.cause;
+  active.placement.placing_ns = now - active.started_ns;
+  active.state = RequestState::serving;
+  active.step = Step::settled;
+  report_placement(active);
+}
+
+void Stack::report_placement(const Active& active) {
+  const Placement& placement = active.placement;
+  Metrics& metrics = ports_.metrics;
+  if (placement.reused_tokens > 0) {
+    const std::string tier = fmt::format("tier=\"{}\"", to_string(placement.tier));
+    metrics.add("strata_cache_hits_total", tier);
+    metrics.add("strata_reused_tokens_total", tier, placement.reused_tokens);
+    if (placement.restored_bytes > 0) {
+      metrics.observe_seconds("strata_restore_seconds", tier, ms(placement.placing_ns) / 1e3);
+      metrics.add("strata_restored_bytes_total", tier, static_cast<double>(placement.restored_bytes));
+    }
+  }
+  if (placement.cause.reason != ReadReason::none) {
+    metrics.add("strata_cache_misses_total", fmt::format("reason=\"{}\"", label(placement.cause.reason)));
+  }
+  if (placement.tier == Tier::disk) {
+    const double megabytes = static_cast<double>(placement.disk_bytes) / 1e6;
+    ports_.log.write(
+        LogLevel::info,
+        fmt::format("strata: conversation disk: hit {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s)",
+                    placement.reused_tokens, static_cast<double>(placement.disk_bytes) / limits::kMiB,
+                    ms(placement.placing_ns), megabytes / std::max(ms(placement.placing_ns) / 1e3, 1e-9)));
+  }
+}
+
+void Stack::fail(Active& active, const Error& error) {
+  unpin_source(active);
+  active.failure = error.message;
+  active.state = RequestState::failed;
+  active.step = Step::settled;
+  if (active.placement.slot == kNoSlot) return;
+  // Whatever the model holds there now is not known: the slot starts from nothing.
+  Slot& target = slot(active.placement.slot);
+  (void)ports_.model.clear(target.id);
+  reset(target);
+}
+
+}  // namespace strata

@@ -1,0 +1,241 @@
+#include "tiers/restore.hpp"
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/digest.hpp"
+#include "core/limits.hpp"
+#include "core/manifest.hpp"
+
+namespace strata {
+
+namespace {
+constexpr size_t kPartsPerStep = 64;
+}
+
+Restore::Restore(const Ports& ports, Request request) : ports_(ports), request_(std::move(request)) {
+  items_.reserve(request_.parts.size());
+  for (size_t i = 0; i < request_.parts.size(); ++i) {
+    auto item = std::make_shared<Item>();
+    item->part = request_.parts[i];
+    item->buffer = item->part->ram;
+    if (!item->buffer) {
+      reads_disk_ = true;
+      if (i < request_.keep_into.size() && request_.keep_into[i]) {
+        item->buffer = request_.keep_into[i];
+        item->kept = true;
+      }
+    }
+    items_.push_back(std::move(item));
+  }
+}
+
+Restore::~Restore() {
+  if (state_ == State::running) {
+    fail(make_error(ErrorCode::cancelled, "restore ended"));
+    while (reading_ > 0) ports_.reader->poll();
+    if (last_event_.handle != nullptr && ports_.device.record(last_event_, ports_.stream).ok()) {
+      (void)ports_.device.wait(last_event_);
+    }
+    if (begun_) ports_.model.import_abort(import_);
+  }
+  for (const auto& item : items_) {
+    if (item->event.handle != nullptr) ports_.device.destroy_event(item->event);
+  }
+  if (last_event_.handle != nullptr) ports_.device.destroy_event(last_event_);
+  for (const auto& [id, file] : open_files_) ports_.files->close(file);
+}
+
+void Restore::fail(Error error) {
+  if (failing_) return;
+  failing_ = true;
+  error_ = std::move(error);
+}
+
+void Restore::cancel() { fail(make_error(ErrorCode::cancelled, "restore cancelled")); }
+
+Restore::State Restore::step() {
+  if (state_ != State::running) return state_;
+  if (!begun_ && !failing_) begin();
+  if (!failing_) start_items();
+  if (!failing_) import_ready();
+  retire_streamed();
+  if (failing_) {
+    unwind();
+  } else if (imported_ == items_.size()) {
+    finish();
+  }
+  return state_;
+}
+
+void Restore::begin() {
+  auto event = ports_.device.create_event();
+  if (!event.ok()) return fail(event.error());
+  last_event_ = *event;
+  auto begun = ports_.model.import_begin(
+      request_.slot, std::span<const Token>(request_.image->tokens).first(request_.tokens));
+  if (!begun.ok()) return fail(begun.error());
+  import_ = *begun;
+  begun_ = true;
+}
+
+void Restore::start_items() {
+  for (size_t i = 0; i < kPartsPerStep && next_ < items_.size() && !failing_; ++i) {
+    if (!start(*items_[next_])) return;
+    ++next_;
+  }
+}
+
+// False: the window is full, try again later.
+bool Restore::start(Item& item) {
+  if (item.part->ram) {
+    item.buffer = item.part->ram;
+    item.step = Item::Step::read;
+    return true;
+  }
+  if (!item.part->disk) {
+    fail(make_error(ErrorCode::not_found, "a part of the conversation is stored nowhere any more"));
+    return true;
+  }
+  if (reading_ >= limits::kReadDepth) return false;
+  if (!item.buffer) {
+    if (streaming_ >= limits::kReadDepth) return false;
+    auto buffer = ports_.staging->allocate(align_up(item.part->bytes, limits::kAlignment));
+    if (!buffer.ok()) {
+      if (streaming_ > 0) return false;
+      fail(buffer.error());
+      return true;
+    }
+    item.buffer = *buffer;
+    ++streaming_;
+  }
+  start_read(item);
+  return true;
+}
+
+void Restore::start_read(Item& item) {
+  auto file = open(item.part->disk->file);
+  if (!file.ok()) return fail(file.error());
+  if (disk_start_ns_ == 0) disk_start_ns_ = ports_.clock.monotonic_ns();
+  item.step = Item::Step::reading;
+  ++reading_;
+  const uint64_t length = align_up(item.part->bytes, limits::kAlignment);
+  const std::shared_ptr<Item> held = items_[next_];
+  ports_.reader->read(*file, item.buffer->bytes().first(length), item.part->disk->offset,
+                      [this, held](Status status) {
+                        --reading_;
+                        held->step = Item::Step::read;
+                        disk_bytes_ += held->part->bytes;
+                        disk_ns_ = ports_.clock.monotonic_ns() - disk_start_ns_;
+                        if (!status.ok()) fail(with_context(status.error(), "reading a stored conversation"));
+                      });
+}
+
+Result<FileHandle> Restore::open(ConversationId file) {
+  if (auto at = open_files_.find(file); at != open_files_.end()) return at->second;
+  const std::string path = request_.folder + "/" + session_file_name(file);
+  auto handle = ports_.files->open(path, OpenMode::read, Caching::direct);
+  if (!handle.ok() && handle.error().code == ErrorCode::unsupported) {
+    handle = ports_.files->open(path, OpenMode::read, Caching::buffered);
+  }
+  if (!handle.ok()) return with_context(handle.error(), "opening a stored conversation");
+  open_files_[file] = *handle;
+  return *handle;
+}
+
+std::span<const std::byte> Restore::payload(const Item& item) const {
+  return std::span<const std::byte>(item.buffer->bytes()).first(item.part->bytes);
+}
+
+void Restore::import_ready() {
+  for (size_t i = 0; i < next_ && !failing_; ++i) {
+    if (items_[i]->step == Item::Step::read) import(*items_[i]);
+  }
+}
+
+void Restore::import(Item& item) {
+  const Part& part = *item.part;
+  const bool from_disk = !part.ram;
+  if (from_disk) {
+    const PartPlace place{part.disk->file, part.stage, part.first, part.kind};
+    if (digest_part(place, payload(item)) != part.disk->digest) {
+      return fail(make_error(
+          ErrorCode::corrupt,
+          fmt::format("{} at token {} of stage {} does not match its digest in {}", to_string(part.kind),
+                      part.first, part.stage, session_file_name(part.disk->file))));
+    }
+    if (item.kept) item.part->ram = item.buffer;
+  }
+  const bool empty = !part.is_block() && ports_.model.info().checkpoint_bytes[part.stage] == 0;
+  const Status queued =
+      empty ? Status()
+      : part.is_block()
+          ? ports_.model.import_block(import_, part.stage, part.first, part.count, payload(item),
+                                      ports_.stream)
+          : ports_.model.import_checkpoint(import_, part.stage, part.first, payload(item), ports_.stream);
+  item.step = Item::Step::importing;
+  ++imported_;
+  restored_bytes_ += part.bytes;
+  if (!queued.ok()) return fail(queued.error());
+  if (!from_disk || item.kept) return;
+  auto event = ports_.device.create_event();
+  if (!event.ok()) return fail(event.error());
+  item.event = *event;
+  if (Status recorded = ports_.device.record(item.event, ports_.stream); !recorded.ok())
+    fail(recorded.error());
+}
+
+// Streamed buffers go back as soon as their copy is done, so that the window moves on.
+void Restore::retire_streamed() {
+  for (size_t i = 0; i < next_; ++i) {
+    Item& item = *items_[i];
+    if (item.step != Item::Step::importing || item.event.handle == nullptr) continue;
+    auto done = ports_.device.done(item.event);
+    if (!done.ok()) {
+      fail(done.error());
+      continue;
+    }
+    if (!*done) continue;
+    ports_.device.destroy_event(item.event);
+    item.event = {};
+    item.buffer.reset();
+    item.step = Item::Step::done;
+    --streaming_;
+  }
+}
+
+void Restore::finish() {
+  if (!recorded_) {
+    if (Status recorded = ports_.device.record(last_event_, ports_.stream); !recorded.ok()) {
+      return fail(recorded.error());
+    }
+    recorded_ = true;
+  }
+  auto done = ports_.device.done(last_event_);
+  if (!done.ok()) return fail(done.error());
+  if (!*done) return;
+  Status committed = ports_.model.import_commit(import_);
+  begun_ = false;
+  if (!committed.ok()) return fail(committed.error());
+  state_ = State::done;
+}
+
+// Waits (over later steps) until nothing touches a buffer, then undoes the import.
+void Restore::unwind() {
+  if (reading_ > 0) return;
+  if (begun_) {
+    if (!recorded_) {
+      recorded_ = true;
+      if (!ports_.device.record(last_event_, ports_.stream).ok()) recorded_ = false;
+    }
+    if (recorded_) {
+      auto done = ports_.device.done(last_event_);
+      if (done.ok() && !*done) return;
+    }
+    ports_.model.import_abort(import_);
+    begun_ = false;
+  }
+  state_ = State::failed;
+}
+
+}  // namespace strata

@@ -1,0 +1,103 @@
+// Restore: brings blocks and checkpoints of an image into a slot through a staged import (B-3, B-4). Disk
+// reads, digest checks and device copies overlap within a window; nothing is imported before its digest was
+// checked, and the import is committed after the last check. On any failure the import is aborted and the
+// slot is as it was. Ownership: parts and their buffers are held until nothing touches them. One thread at a
+// time. Never waits.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/device.hpp"
+#include "core/file_system.hpp"
+#include "core/image.hpp"
+#include "core/model.hpp"
+#include "core/result.hpp"
+#include "tiers/disk_reader.hpp"
+#include "tiers/pinned_pool.hpp"
+
+namespace strata {
+
+class Restore {
+ public:
+  struct Ports {
+    Model& model;
+    Device& device;
+    Clock& clock;
+    DeviceStream stream;
+    FileSystem* files = nullptr;  // both null without a disk tier
+    DiskReader* reader = nullptr;
+    PinnedPool* staging = nullptr;  // for parts that are not kept in RAM
+  };
+  struct Request {
+    SlotId slot = 0;
+    ImageRef image;
+    uint32_t tokens = 0;         // how many of the image's tokens
+    std::vector<PartRef> parts;  // all that are needed, in any order
+    // Buffers of the parts in `keep_into` become their RAM copies: same order as parts, null entries stream.
+    std::vector<HostBufferRef> keep_into;
+    std::string folder;  // where the session files are
+  };
+  enum class State : uint8_t { running, done, failed };
+
+  Restore(const Ports& ports, Request request);
+  ~Restore();
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+  State step();
+  void cancel();  // ends in failed (cancelled) once nothing is in flight
+  [[nodiscard]] const Error& error() const { return error_; }
+  [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
+  [[nodiscard]] uint64_t disk_bytes() const { return disk_bytes_; }
+  [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }  // from the first read to the last
+  [[nodiscard]] bool reads_disk() const { return reads_disk_; }
+
+ private:
+  struct Item {
+    PartRef part;
+    HostBufferRef buffer;
+    bool kept = false;
+    DeviceEvent event;  // after the import of a streamed item
+    enum class Step : uint8_t { waiting, reading, read, importing, done } step = Step::waiting;
+  };
+  void begin();
+  void start_items();
+  bool start(Item& item);
+  void start_read(Item& item);
+  void import_ready();
+  void import(Item& item);
+  void retire_streamed();
+  void finish();
+  void fail(Error error);
+  void unwind();
+  Result<FileHandle> open(ConversationId file);
+  [[nodiscard]] std::span<const std::byte> payload(const Item& item) const;
+
+  Ports ports_;
+  Request request_;
+  std::vector<std::shared_ptr<Item>> items_;
+  std::map<ConversationId, FileHandle> open_files_;
+  size_t next_ = 0;
+  size_t reading_ = 0;
+  size_t streaming_ = 0;  // items whose buffer is a staging one
+  size_t imported_ = 0;
+  uint64_t import_ = 0;
+  bool begun_ = false;
+  bool failing_ = false;
+  bool recorded_ = false;
+  DeviceEvent last_event_;
+  State state_ = State::running;
+  Error error_;
+  uint64_t restored_bytes_ = 0;
+  uint64_t disk_bytes_ = 0;
+  uint64_t disk_start_ns_ = 0;
+  uint64_t disk_ns_ = 0;
+  bool reads_disk_ = false;
+};
+
+}  // namespace strata

@@ -1,0 +1,391 @@
+#include "tiers/stack.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "tiers/part_list.hpp"
+
+namespace strata {
+
+Result<std::unique_ptr<TierStack>> TierStack::open(const TierOptions& options, const TierPorts& ports,
+                                                   const Identity& identity) {
+  auto stack = std::make_unique<Stack>(options, ports, identity);
+  STRATA_TRY(stack->start());
+  return std::unique_ptr<TierStack>(std::move(stack));
+}
+
+Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity)
+    : options_(options), ports_(ports), identity_(identity), model_(ports.model.info()) {}
+
+Stack::~Stack() {
+  active_.clear();
+  checkpoints_.clear();
+  shutdown_parking_.reset();
+  while (reader_ && !reader_->idle()) reader_->poll();  // nothing may read into buffers that go away
+  if (out_stream_.handle != nullptr) ports_.device.destroy_stream(out_stream_);
+  if (in_stream_.handle != nullptr) ports_.device.destroy_stream(in_stream_);
+}
+
+uint64_t Stack::largest_block_bytes() const {
+  uint64_t largest = 0;
+  for (const uint64_t bytes : model_.max_block_bytes) largest = std::max(largest, bytes);
+  return largest;
+}
+
+Status Stack::start() {
+  if (!options_.disk_folder.empty() && options_.ram_budget_bytes == 0) {
+    return make_error(ErrorCode::invalid,
+                      "a conversation folder needs a RAM tier: set --conversation-cache-mib");
+  }
+  STRATA_ASSIGN(out_stream_, ports_.device.create_stream());
+  STRATA_ASSIGN(in_stream_, ports_.device.create_stream());
+  for (uint32_t i = 0; i < model_.slots; ++i) {
+    Slot slot;
+    slot.id = static_cast<SlotId>(i);
+    slots_.push_back(std::move(slot));
+  }
+  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, options_.ram_budget_bytes);
+  RamTier::Options ram;
+  ram.budget_bytes = options_.ram_budget_bytes;
+  ram.max_images = options_.ram_max_images;
+  ram.min_free_bytes = options_.ram_min_free_bytes;
+  ram_ = std::make_unique<RamTier>(
+      ram, *ram_pool_, ports_.memory,
+      [this](const RamTier::Entry& entry, RamTier::Drop why) { ram_dropped(entry, why); });
+  ram_->set_slot_copies([this](std::vector<PartRef>& copies) {
+    for (const Slot& slot : slots_) {
+      if (slot.copies_out > 0) continue;
+      for (const PartRef& part : slot.parts) {
+        if (part->is_block() && part->ram) copies.push_back(part);
+      }
+    }
+  });
+  if (!options_.disk_folder.empty()) STRATA_TRY(open_disk(identity_));
+  return {};
+}
+
+Status Stack::open_disk(const Identity& identity) {
+  STRATA_CHECK(ports_.files != nullptr && ports_.reader != nullptr && ports_.writer != nullptr);
+  uint64_t staging = 0;
+  for (const uint64_t bytes : model_.max_block_bytes) {
+    staging = std::max(staging, limits::kReadDepth * PinnedPool::class_bytes(bytes));
+  }
+  for (const uint64_t bytes : model_.checkpoint_bytes) staging += PinnedPool::class_bytes(bytes);
+  staging_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, staging);
+  reader_ = std::make_unique<DiskReader>(*ports_.reader);
+  DiskTier::Options disk;
+  disk.folder = options_.disk_folder;
+  disk.budget_bytes = options_.disk_budget_bytes;
+  disk.min_free_bytes = options_.disk_min_free_bytes;
+  disk.ttl_ns = options_.disk_ttl_ns;
+  disk.persist = options_.disk_persist;
+  disk.remove_foreign = options_.foreign == ForeignFiles::remove;
+  disk.identity = identity;
+  disk.stage_count = model_.stages;
+  disk.tokens_per_block = model_.tokens_per_block;
+  const DiskTier::Ports ports{*ports_.files, *reader_,   *ports_.writer,
+                              ports_.clock,  ports_.log, ports_.metrics};
+  STRATA_ASSIGN(disk_, DiskTier::open(disk, ports, disk_listener()));
+  ram_->set_spill_target(disk_.get());
+  return {};
+}
+
+DiskTier::Listener Stack::disk_listener() {
+  DiskTier::Listener listener;
+  listener.next_key = [this] { return next_key_++; };
+  listener.appeared = [this](const DiskTier::Entry& entry) {
+    index_.insert(entry.key, entry.head.prefix_chain, entry.head.token_count);
+  };
+  listener.gone = [this](const DiskTier::Entry& entry, ReadReason why) {
+    index_.erase(entry.key);
+    if (why != ReadReason::none) ghosts_.remember(entry.head.prefix_chain, entry.head.token_count, why);
+  };
+  listener.refused_at_intake = [this](const ManifestHead& head, ReadReason why) {
+    ghosts_.remember(head.prefix_chain, head.token_count, why);
+  };
+  listener.spill_dropped = [this](const Image& image) {
+    RamTier::Entry* entry = ram_->find(image.id);
+    if (entry != nullptr && entry->image->generation == image.generation) entry->spill_refused = true;
+  };
+  return listener;
+}
+
+void Stack::ram_dropped(const RamTier::Entry& entry, RamTier::Drop why) {
+  index_.erase(entry.key);
+  if (why == RamTier::Drop::superseded || why == RamTier::Drop::forgotten) return;
+  const bool lost = why == RamTier::Drop::evicted_lost;
+  ports_.metrics.add("strata_evictions_total",
+                     lost ? "tier=\"ram\",reason=\"lost\"" : "tier=\"ram\",reason=\"lru\"");
+  if (!lost) return;
+  remember(*entry.image, ReadReason::evicted);
+  if (disk_ == nullptr) return;
+  ports_.metrics.add("strata_skips_total",
+                     fmt::format("tier=\"disk\",reason=\"{}\"", label(SkipReason::queue_full)));
+  ports_.log.write(
+      LogLevel::warning,
+      fmt::format("strata: conversation disk: dropped {} tokens, {:.1f} MiB; queue_full: the disk is behind",
+                  entry.image->length(),
+                  static_cast<double>(payload_bytes(entry.image->parts)) / limits::kMiB));
+}
+
+void Stack::remember(const Image& image, ReadReason reason) {
+  ghosts_.remember(prefix_chain(image.span(), image.salt), image.length(), reason);
+}
+
+ConversationId Stack::new_conversation() {
+  ConversationId id;
+  while (!id) id.value = ports_.random.next();
+  return id;
+}
+
+CheckpointRules Stack::rules() const {
+  CheckpointRules rules;
+  rules.max = options_.checkpoints_max;
+  rules.every_tokens = options_.checkpoints_every_tokens;
+  rules.spread = options_.checkpoints_spread;
+  return rules;
+}
+
+// --- requests
+
+Stack::Active* Stack::find(RequestId id) {
+  for (Active& active : active_) {
+    if (active.request.id == id && !active.finished) return &active;
+  }
+  return nullptr;
+}
+
+const Stack::Active* Stack::find(RequestId id) const { return const_cast<Stack*>(this)->find(id); }
+
+Status Stack::admit(TierRequest request) {
+  const size_t tokens = request.tokens.size();
+  if (shutting_down_) return make_error(ErrorCode::unavailable, "shutting down");
+  if (find(request.id) != nullptr) return make_error(ErrorCode::invalid, "request id is in use");
+  if (tokens == 0) return make_error(ErrorCode::invalid, "the prompt is empty");
+  if (tokens >= model_.context_tokens) {
+    return make_error(ErrorCode::exhausted,
+                      fmt::format("the prompt of {} tokens does not fit the context of {} tokens", tokens,
+                                  model_.context_tokens));
+  }
+  if (request.slot && (*request.slot < 0 || *request.slot >= static_cast<SlotId>(slots_.size()))) {
+    return make_error(ErrorCode::invalid,
+                      fmt::format("slot {} does not exist: there are {}", *request.slot, slots_.size()));
+  }
+  for (const Token token : request.tokens) {
+    if (token < 0 || static_cast<uint32_t>(token) >= model_.vocabulary) {
+      return make_error(ErrorCode::invalid,
+                        fmt::format("token {} is outside the vocabulary of {}", token, model_.vocabulary));
+    }
+  }
+  if (active_.size() >= limits::kMaxQueuedRequests)
+    return make_error(ErrorCode::exhausted, "too many requests wait");
+  Active active;
+  active.request = std::move(request);
+  active_.push_back(std::move(active));
+  return {};
+}
+
+RequestState Stack::state(RequestId id) const {
+  const Active* active = find(id);
+  STRATA_CHECK(active != nullptr);
+  return active->state;
+}
+
+const Placement& Stack::placement(RequestId id) const {
+  const Active* active = find(id);
+  STRATA_CHECK(active != nullptr);
+  return active->placement;
+}
+
+const std::string& Stack::failure(RequestId id) const {
+  const Active* active = find(id);
+  STRATA_CHECK(active != nullptr);
+  return active->failure;
+}
+
+void Stack::finish(RequestId id) {
+  Active* active = find(id);
+  STRATA_CHECK(active != nullptr);
+  active->finished = true;
+  if (active->restore) active->restore->cancel();
+}
+
+bool Stack::step() {
+  bool busy = false;
+  if (reader_) busy |= reader_->poll();
+  if (disk_) busy |= disk_->step();
+  step_checkpoints();
+  for (auto active = active_.begin(); active != active_.end();) {
+    advance(*active);
+    const bool moving = active->step != Step::planning && active->step != Step::settled;
+    busy |= moving;
+    const bool over = active->finished && !moving;
+    if (over) {
+      for (Slot& held : slots_) {
+        if (held.request != active->request.id) continue;
+        held.request.reset();
+        held.last_used_ns = ports_.clock.monotonic_ns();
+      }
+    }
+    active = over ? active_.erase(active) : std::next(active);
+  }
+  if (shutting_down_) {
+    step_shutdown();
+    busy |= !drain_progress().finished;
+  } else {
+    ram_->spill_ahead();
+  }
+  if (disk_) {
+    const bool reading = std::any_of(active_.begin(), active_.end(), [](const Active& active) {
+      return active.restore && active.restore->reads_disk();
+    });
+    ports_.writer->set_foreground(reading);
+  }
+  publish_gauges();
+  return busy || !checkpoints_.empty();
+}
+
+void Stack::publish_gauges() {
+  ports_.metrics.set("strata_tier_bytes", "tier=\"ram\"", static_cast<double>(ram_->in_use_bytes()));
+  ports_.metrics.set("strata_tier_conversations", "tier=\"ram\"", static_cast<double>(ram_->size()));
+}
+
+// --- slots
+
+void Stack::appended(SlotId id, std::span<const Token> tokens) {
+  Slot& target = slot(id);
+  target.tokens.insert(target.tokens.end(), tokens.begin(), tokens.end());
+  target.last_used_ns = ports_.clock.monotonic_ns();
+  bool reached = false;
+  while (!target.due.empty() && target.due.front() <= target.length()) {
+    reached = target.due.front() == target.length();
+    target.due.erase(target.due.begin());
+  }
+  if (reached) take_checkpoint(target);
+}
+
+uint32_t Stack::read_limit(SlotId id) const {
+  const Slot& target = slots_.at(static_cast<size_t>(id));
+  return target.due.empty() ? UINT32_MAX : target.due.front();
+}
+
+void Stack::observe_prompt(uint32_t tokens, uint64_t duration_ns) {
+  cost_.observe_prompt(tokens, duration_ns);
+}
+
+bool Stack::may_decode(SlotId id) { return slot(id).copies_out == 0; }
+
+TierStatus Stack::status() const {
+  TierStatus status;
+  for (const Slot& from : slots_) {
+    status.slots.push_back({from.id, from.length(), from.conversation, from.request, from.last_used_ns});
+  }
+  status.ram_on = ram_->on();
+  status.ram_bytes = ram_->in_use_bytes();
+  status.ram_budget_bytes = options_.ram_budget_bytes;
+  status.ram_images = ram_->size();
+  if (disk_) {
+    status.disk_on = true;
+    status.disk_bytes = disk_->charged_bytes();
+    status.disk_budget_bytes = options_.disk_budget_bytes;
+    status.disk_images = disk_->entries().size();
+    status.disk_queue_bytes = disk_->queue_bytes();
+    status.disk_queue_jobs = disk_->queue_jobs();
+    status.intake_taken = disk_->intake().taken.size();
+    status.intake_refused = disk_->intake().refused.size();
+  }
+  return status;
+}
+
+std::vector<StoredConversation> Stack::conversations() const {
+  std::map<ConversationId, StoredConversation> found;
+  for (const RamTier::Entry& entry : ram_->entries()) {
+    StoredConversation& stored = found[entry.image->id];
+    stored = {entry.image->id,
+              entry.image->length(),
+              payload_bytes(entry.image->parts),
+              0,
+              entry.image->created_ns,
+              entry.image->last_used_ns,
+              entry.held_by_user,
+              entry.image->label};
+  }
+  if (disk_) {
+    for (const auto& [key, entry] : disk_->entries()) {
+      StoredConversation& stored = found[entry.head.id];
+      if (!stored.id) {
+        stored = {entry.head.id,      entry.head.token_count, 0, 0, entry.head.created_ns, entry.last_used_ns,
+                  entry.held_by_user, entry.head.label};
+      }
+      stored.disk_bytes = entry.head.payload_bytes;
+      stored.pinned |= entry.held_by_user;
+    }
+  }
+  std::vector<StoredConversation> list;
+  for (auto& [id, stored] : found) list.push_back(std::move(stored));
+  return list;
+}
+
+Result<uint32_t> Stack::erase(SlotId id) {
+  if (id < 0 || id >= static_cast<SlotId>(slots_.size())) {
+    return make_error(ErrorCode::not_found, fmt::format("slot {} does not exist", id));
+  }
+  Slot& target = slot(id);
+  if (!target.idle()) return make_error(ErrorCode::unavailable, fmt::format("slot {} is in use", id));
+  const uint32_t held = target.length();
+  STRATA_TRY(ports_.model.clear(id));
+  reset(target);
+  return held;
+}
+
+Status Stack::forget(ConversationId id) {
+  for (const Slot& held : slots_) {
+    if (held.conversation == id && !held.idle())
+      return make_error(ErrorCode::unavailable, "the conversation is in use");
+  }
+  RamTier::Entry* ram = ram_->find(id);
+  DiskTier::Entry* disk = disk_ ? disk_->find(id) : nullptr;
+  const bool used = (ram != nullptr && ram->pins > 0) ||
+                    (disk != nullptr && (disk->pins > 0 || disk->loading || !disk_->may_read(*disk)));
+  if (used) return make_error(ErrorCode::unavailable, "the conversation is in use");
+  bool found = ram != nullptr || disk != nullptr;
+  if (ram != nullptr) {
+    if (disk_) (void)disk_->cancel_spill(*ram->image);
+    ram_->drop(ram->key, RamTier::Drop::forgotten);
+  }
+  if (disk != nullptr) disk_->remove(disk->key, ReadReason::none);
+  for (Slot& held : slots_) {
+    if (held.conversation != id) continue;
+    STRATA_ASSIGN(const uint32_t tokens, erase(held.id));
+    found |= tokens > 0;
+  }
+  if (!found) return make_error(ErrorCode::not_found, "no such conversation");
+  return {};
+}
+
+Status Stack::pin(ConversationId id, bool pinned) {
+  RamTier::Entry* ram = ram_->find(id);
+  DiskTier::Entry* disk = disk_ ? disk_->find(id) : nullptr;
+  if (ram == nullptr && disk == nullptr) return make_error(ErrorCode::not_found, "no such conversation");
+  if (ram != nullptr) ram->held_by_user = pinned;
+  if (disk != nullptr) disk->held_by_user = pinned;
+  return {};
+}
+
+void Stack::reset(Slot& target) {
+  drop_parts(target);
+  Slot fresh;
+  fresh.id = target.id;
+  fresh.request = target.request;
+  fresh.last_used_ns = target.last_used_ns;
+  target = std::move(fresh);
+}
+
+void Stack::drop_parts(Slot& target) {
+  for (const PartRef& part : target.parts) ram_->release(part);
+  target.parts.clear();
+}
+
+}  // namespace strata

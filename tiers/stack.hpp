@@ -1,0 +1,173 @@
+// The implementation of TierStack, over three files: stack.cpp (life, requests, slots, status), placing.cpp
+// (plan → slot → park → restore), parking.cpp (parks, checkpoints, shutdown). Private to tiers/.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tiers/checkpoint_policy.hpp"
+#include "tiers/copy_out.hpp"
+#include "tiers/cost_model.hpp"
+#include "tiers/disk_tier.hpp"
+#include "tiers/pinned_pool.hpp"
+#include "tiers/planner.hpp"
+#include "tiers/prefix_index.hpp"
+#include "tiers/ram_tier.hpp"
+#include "tiers/restore.hpp"
+#include "tiers/slot_table.hpp"
+#include "tiers/tier_stack.hpp"
+
+namespace strata {
+
+class Stack final : public TierStack {
+ public:
+  Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity);
+  ~Stack() override;
+  Status start();
+
+  Status admit(TierRequest request) override;
+  RequestState state(RequestId id) const override;
+  const Placement& placement(RequestId id) const override;
+  const std::string& failure(RequestId id) const override;
+  void finish(RequestId id) override;
+  bool step() override;
+  void appended(SlotId slot, std::span<const Token> tokens) override;
+  uint32_t read_limit(SlotId slot) const override;
+  void observe_prompt(uint32_t tokens, uint64_t duration_ns) override;
+  bool may_decode(SlotId slot) override;
+  TierStatus status() const override;
+  std::vector<StoredConversation> conversations() const override;
+  Result<uint32_t> erase(SlotId slot) override;
+  Status forget(ConversationId id) override;
+  Status pin(ConversationId id, bool pinned) override;
+  void begin_shutdown() override;
+  DrainProgress drain_progress() const override;
+
+ private:
+  // A park under way: the copy, and the image it becomes.
+  struct Parking {
+    SlotId slot = kNoSlot;
+    ImageRef image;
+    bool whole = false;          // of all the slot holds; otherwise a prefix, for a fork
+    std::vector<PartRef> fresh;  // parts that get their RAM copy now
+    std::unique_ptr<CopyOut> copy;
+    uint64_t started_ns = 0;
+  };
+  struct CheckpointCopy {
+    SlotId slot = kNoSlot;
+    std::vector<PartRef> parts;
+    std::unique_ptr<CopyOut> copy;
+  };
+  enum class Step : uint8_t { planning, loading_body, parking_donor, parking_outgoing, restoring, settled };
+  struct Active {
+    TierRequest request;
+    RequestState state = RequestState::waiting;
+    Step step = Step::planning;
+    bool finished = false;  // the owner is no longer interested
+    Placement placement;
+    std::string failure;
+    Plan plan;
+    ReadCause cause;  // of the last plan, or of what failed since
+    bool cause_fixed = false;
+    uint32_t retries = 0;
+    bool may_fork_slots = true;
+    std::set<uint64_t> avoid;
+    uint64_t started_ns = 0;
+    uint64_t restore_started_ns = 0;
+    std::unique_ptr<Parking> parking;
+    std::unique_ptr<Restore> restore;
+    std::vector<PartRef> held;  // parts of the restore, counted while it runs
+    ImageRef source;            // image being restored
+    bool pinned = false;
+  };
+  using ActiveList = std::list<Active>;
+
+  // --- placing.cpp
+  void advance(Active& active);
+  void plan(Active& active);
+  void follow_plan(Active& active);
+  Slot* choose_slot(const Active& active);
+  void claim(Active& active, Slot& slot);
+  void park_donor(Active& active, Slot& donor, uint32_t tokens);
+  void donor_parked(Active& active);
+  void park_outgoing(Active& active);
+  void fill_slot(Active& active);
+  void continue_in_place(Active& active, Slot& slot);
+  void start_restore(Active& active, Slot& slot);
+  std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts);
+  void restore_done(Active& active, Slot& slot);
+  void restore_failed(Active& active, Slot& slot);
+  void end_restore(Active& active);
+  void start_fresh(Active& active, Slot& slot);
+  void serve(Active& active, Slot& slot);
+  void fail(Active& active, const Error& error);
+  void pin_source(Active& active);
+  void unpin_source(Active& active);
+  void report_placement(const Active& active);
+  [[nodiscard]] Planner::View view() const;
+  [[nodiscard]] bool stored_state(const Slot& slot) const;
+
+  // --- parking.cpp
+  // Null with a reason when the slot's first `tokens` tokens cannot be parked.
+  std::unique_ptr<Parking> start_parking(Slot& slot, uint32_t tokens, SkipReason& why);
+  ImageRef image_of(const Slot& slot, uint32_t tokens);
+  bool collect_parts(const Slot& slot, uint32_t tokens, Image& image, std::vector<PartRef>& fresh);
+  std::optional<SkipReason> allocate_parts(std::vector<PartRef>& fresh, uint64_t& needed);
+  CopyOut::State step_parking(Parking& parking);
+  void parked(Parking& parking);
+  void park_failed(Parking& parking);
+  void skip_parking(const Slot& slot, SkipReason why, uint64_t needed);
+  void inherit(Slot& slot, std::vector<PartRef> parts);
+  void drop_parts(Slot& slot);
+  void drop_parts_behind(Slot& slot, uint32_t tokens);
+  void reset(Slot& slot);
+  void take_checkpoint(Slot& slot);
+  void step_checkpoints();
+  void prune_checkpoints(Slot& slot);
+  void step_shutdown();
+  bool park_idle_slots();
+  [[nodiscard]] bool parks() const;  // there is a RAM tier, and the model's state can be parked
+
+  // --- stack.cpp
+  Active* find(RequestId id);
+  [[nodiscard]] const Active* find(RequestId id) const;
+  void ram_dropped(const RamTier::Entry& entry, RamTier::Drop why);
+  DiskTier::Listener disk_listener();
+  Status open_disk(const Identity& identity);
+  void remember(const Image& image, ReadReason reason);
+  ConversationId new_conversation();
+  void publish_gauges();
+  [[nodiscard]] Slot& slot(SlotId id) { return slots_.at(static_cast<size_t>(id)); }
+  [[nodiscard]] CheckpointRules rules() const;
+  [[nodiscard]] uint64_t largest_block_bytes() const;
+
+  TierOptions options_;
+  TierPorts ports_;
+  Identity identity_;
+  const ModelInfo& model_;
+  PrefixIndex index_;
+  Ghosts ghosts_;
+  CostModel cost_;
+  std::unique_ptr<PinnedPool> ram_pool_;
+  std::unique_ptr<PinnedPool> staging_pool_;
+  std::unique_ptr<RamTier> ram_;
+  std::unique_ptr<DiskReader> reader_;
+  std::unique_ptr<DiskTier> disk_;
+  SlotTable slots_;
+  ActiveList active_;
+  std::list<CheckpointCopy> checkpoints_;
+  std::unique_ptr<Parking> shutdown_parking_;
+  DeviceStream out_stream_, in_stream_;
+  uint64_t next_key_ = 1;
+  bool shutting_down_ = false;
+  bool shutdown_parked_ = false;
+  std::set<SlotId> shutdown_skipped_;
+  uint64_t shutdown_base_bytes_ = 0;
+  uint64_t shutdown_base_count_ = 0;
+};
+
+}  // namespace strata
