@@ -69,7 +69,7 @@ class ModelConformance : public ::testing::TestWithParam<ModelCase> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelConformance, ::testing::ValuesIn(cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& instance) { return instance.param.name; });
 
 TEST_P(ModelConformance, InfoAgreesWithItself) {
   ASSERT_EQ(info_.max_block_bytes.size(), info_.stages);
@@ -310,7 +310,9 @@ TEST_P(ModelConformance, OfALongerBlockOnlyTheLeadingTokensAreTaken_B2) {
     for (uint32_t i = 0; i < last; ++i) ASSERT_TRUE(world_.add_block(*import, stage, i, state).ok());
     const std::vector<std::byte> longer = world_.store_block(0, stage, last * size, size);
     ASSERT_TRUE(model_.import_block(*import, stage, last * size, size, longer, world_.stream()).ok());
-    if (info_.needs_checkpoints) ASSERT_TRUE(world_.add_checkpoint(*import, stage, state).ok());
+    if (info_.needs_checkpoints) {
+      ASSERT_TRUE(world_.add_checkpoint(*import, stage, state).ok());
+    }
     world_.finish();
   }
   ASSERT_TRUE(model_.import_commit(*import).ok());
@@ -475,7 +477,9 @@ TEST_P(ModelConformance, WhileOneSlotImportsTheOthersGoOn) {
         step(2, at++, neighbour);
       }
     }
-    if (info_.needs_checkpoints) ASSERT_TRUE(world_.add_checkpoint(*import, stage, state).ok());
+    if (info_.needs_checkpoints) {
+      ASSERT_TRUE(world_.add_checkpoint(*import, stage, state).ok());
+    }
   }
   world_.finish();
   ASSERT_TRUE(model_.import_commit(*import).ok());

@@ -31,17 +31,6 @@ bool get(std::ifstream& in, std::vector<T>& values) {
       in.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(count * sizeof(T))));
 }
 
-// The reference model on the plain device, which no registry knows.
-Result<std::unique_ptr<Model>> make_on(PlainDevice& device, const HostContext& context) {
-  const auto* table =
-      reinterpret_cast<const strata_model*>(strata_plugin_entry_v1_model_reference(STRATA_KIND_MODEL));
-  strata_instance* instance = nullptr;
-  strata_error error = {};
-  if (table->plugin.create(context.abi(), &instance, &error) != STRATA_OK)
-    return make_error(ErrorCode::invalid, error.message);
-  return adapt_model(table, instance, device.table(), device.instance(), 0);
-}
-
 }  // namespace
 
 PluginOptions tiny_reference(const std::string& layout, uint32_t stages, const std::string& state) {
@@ -52,6 +41,16 @@ PluginOptions tiny_reference(const std::string& layout, uint32_t stages, const s
           {"window", "24"},   {"slots", "3"},
           {"context", "256"}, {"tokens_per_block", "16"},
           {"threads", "2"}};
+}
+
+Result<std::unique_ptr<Model>> make_reference_on(PlainDevice& device, const HostContext& context) {
+  const auto* table =
+      reinterpret_cast<const strata_model*>(strata_plugin_entry_v1_model_reference(STRATA_KIND_MODEL));
+  strata_instance* instance = nullptr;
+  strata_error error = {};
+  if (table->plugin.create(context.abi(), &instance, &error) != STRATA_OK)
+    return make_error(ErrorCode::invalid, error.message);
+  return adapt_model(table, instance, device.table(), device.instance(), 0);
 }
 
 bool write_state(const std::string& path, const StoredState& state) {
@@ -135,7 +134,7 @@ ModelWorld::ModelWorld(const ModelWorldOptions& options) {
     device_ = plain_.get();
   }
   context_ = std::make_unique<HostContext>(plugins_.log, plugins_.clock, options.model);
-  auto model = plain_ != nullptr ? make_on(*plain_, *context_)
+  auto model = plain_ != nullptr ? make_reference_on(*plain_, *context_)
                                  : plugins_.registry.make_model(options.plugin, options.model, *device_);
   EXPECT_TRUE(model.ok()) << model.error().message;
   STRATA_CHECK(model.ok());

@@ -30,6 +30,9 @@ struct ModelWorldOptions {
 [[nodiscard]] PluginOptions tiny_reference(const std::string& layout, uint32_t stages,
                                            const std::string& state);
 
+// The reference model on a plain device, which no registry knows. `context` must outlive the model.
+Result<std::unique_ptr<Model>> make_reference_on(PlainDevice& device, const HostContext& context);
+
 // A slot's state outside the model: what a tier keeps of a conversation.
 struct StoredState {
   std::vector<Token> tokens;
