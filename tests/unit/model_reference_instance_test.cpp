@@ -179,7 +179,7 @@ TEST(ReferenceModel, ACommitBeforeItsCopiesEndedIsRefused) {
   ASSERT_TRUE(world.restore(1, state).ok());
 }
 
-// Parts may come on several streams: the commit waits for all of them, whichever ends last.
+// Parts may come on several streams: what the stream used last has done comes after all the others.
 TEST(ReferenceModel, PartsOnSeveralStreamsMakeOneImport) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     ModelWorld world({.model = tiny_reference("sliding", 2, "blocks"), .device_seed = seed});
@@ -200,10 +200,8 @@ TEST(ReferenceModel, PartsOnSeveralStreamsMakeOneImport) {
                       .ok());
     }
     const DeviceEvent event = *world.device().create_event();
-    for (const DeviceStream stream : streams) {
-      ASSERT_TRUE(world.device().record(event, stream).ok());
-      ASSERT_TRUE(world.device().wait(event).ok());
-    }
+    ASSERT_TRUE(world.device().record(event, streams[1]).ok());  // the stream used last
+    ASSERT_TRUE(world.device().wait(event).ok());
     const Status committed = world.model().import_commit(*import);
     ASSERT_TRUE(committed.ok()) << committed.error().message;
     const std::vector<Token> more = some_tokens(3, 10);
@@ -211,6 +209,64 @@ TEST(ReferenceModel, PartsOnSeveralStreamsMakeOneImport) {
     world.device().destroy_event(event);
     world.device().destroy_stream(streams[1]);
   }
+}
+
+// Copies of an aborted import may still be under way when the next one fills the same memory from another
+// stream.
+TEST(ReferenceModel, LateCopiesOfAnAbortedImportDoNotReachTheNextOne) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    ModelWorld world({.model = tiny_reference("hybrid", 1, "blocks"), .device_seed = seed});
+    const std::vector<Token> prompt = some_tokens(1, 100);
+    const std::vector<Token> other = some_tokens(2, 100);
+    world.read(0, prompt);
+    world.read(1, other);
+    const StoredState good = world.store(0, prompt);
+    const StoredState bad = world.store(1, other);
+    const Result<ImportId> aborted = world.begin(2, bad);
+    ASSERT_TRUE(aborted.ok());
+    ASSERT_TRUE(world.add_parts(*aborted, bad).ok());
+    world.model().import_abort(*aborted);
+    const DeviceStream second = *world.device().create_stream();
+    const DeviceEvent event = *world.device().create_event();
+    const Result<ImportId> import = world.begin(2, good);
+    ASSERT_TRUE(import.ok());
+    for (uint32_t i = 0; i < good.blocks[0].size(); ++i)
+      ASSERT_TRUE(world.model()
+                      .import_block(*import, 0, i * 16, world.block_tokens(i, 100), good.blocks[0][i], second)
+                      .ok());
+    ASSERT_TRUE(world.model().import_checkpoint(*import, 0, 100, good.checkpoints[0], second).ok());
+    ASSERT_TRUE(world.device().record(event, second).ok());
+    ASSERT_TRUE(world.device().wait(event).ok());
+    ASSERT_TRUE(world.model().import_commit(*import).ok());
+    world.finish();  // what the first stream still had to do
+    const std::vector<Token> more = some_tokens(3, 10);
+    EXPECT_TRUE(equal_bits(world.step(2, more), world.step(0, more)));
+    world.device().destroy_event(event);
+    world.device().destroy_stream(second);
+  }
+}
+
+// The last block of a context that is no multiple of it: tokens beyond the context have no place in a slot.
+TEST(ReferenceModel, ABlockThatReachesBeyondTheContextIsCut) {
+  const std::vector<Token> prompt = some_tokens(1, 256);
+  const std::span<const Token> used = std::span(prompt).first(245);
+  ModelWorld large({.model = tiny_reference("attention", 2, "blocks")});
+  large.read(0, used);
+  StoredState state = large.store(0, used);
+  large.read(0, std::span(prompt).subspan(245));
+  ModelWorld small({.model = with(tiny_reference("attention", 2, "blocks"), "context", "250")});
+  const Result<ImportId> import = small.begin(0, state);
+  ASSERT_TRUE(import.ok());
+  ASSERT_TRUE(small.add_parts(*import, state).ok());
+  for (StageId stage = 0; stage < 2; ++stage) {
+    const std::vector<std::byte> longer = large.store_block(0, stage, 240, 16);
+    ASSERT_TRUE(small.model().import_block(*import, stage, 240, 16, longer, small.stream()).ok());
+    small.finish();
+  }
+  ASSERT_TRUE(small.model().import_commit(*import).ok());
+  ASSERT_TRUE(large.model().truncate(0, 245).ok());
+  const std::vector<Token> more = some_tokens(3, 5);
+  EXPECT_TRUE(equal_bits(small.step(0, more), large.step(0, more)));
 }
 
 TEST(ReferenceModel, ADeviceItCannotComputeOnIsRefused) {
