@@ -1,6 +1,7 @@
 // The io plugin "uring": see uring_queue.hpp.
 //
 //   io_uring.depth=N  operations in flight (64)
+//   io_uring.plain=1  a ring as kernels before Linux 6.1 have it
 #include "plugins/io_uring/uring_queue.hpp"
 #include "plugins/sdk/error.hpp"
 #include "plugins/sdk/guard.hpp"
@@ -17,27 +18,30 @@ UringQueue& self(strata_instance* instance) { return *reinterpret_cast<UringQueu
 
 // Containers forbid io_uring (EPERM), kernels lack it (ENOSYS), rings count against the memlock limit
 // (ENOMEM): only trying tells.
-strata_status try_ring(uint32_t depth, strata_error* error) {
+strata_status try_ring(uint32_t depth, RingFlags flags, strata_error* error) {
   Ring ring;
-  if (const int result = ring.open(depth); result < 0)
+  if (const int result = ring.open(depth, flags); result < 0)
     return sdk::fail_errno(error, -result, "io_uring_setup");
   const bool recent = (ring.get()->features & IORING_FEAT_RW_CUR_POS) != 0;
   return recent ? STRATA_OK : sdk::fail(error, STRATA_UNSUPPORTED, "io_uring: Linux 5.6 or later is needed");
 }
 
 int32_t probe(const strata_host*, strata_error* error) {
-  return try_ring(kDefaultDepth, error) == STRATA_OK ? kProbe : 0;
+  return try_ring(kDefaultDepth, RingFlags::best, error) == STRATA_OK ? kProbe : 0;
 }
 
 // The ring itself is made by the thread that uses it.
 strata_status create(const strata_host* host, strata_instance** instance, strata_error* error) {
   return sdk::guard(error, [&] {
     uint64_t depth = 0;
+    uint64_t plain = 0;
     strata_status status =
         sdk::option_number(host, {"io_uring.depth", kDefaultDepth, 1, 4096}, &depth, error);
-    if (status == STRATA_OK) status = try_ring(static_cast<uint32_t>(depth), error);
+    if (status == STRATA_OK) status = sdk::option_number(host, {"io_uring.plain", 0, 0, 1}, &plain, error);
+    const RingFlags flags = plain != 0 ? RingFlags::plain : RingFlags::best;
+    if (status == STRATA_OK) status = try_ring(static_cast<uint32_t>(depth), flags, error);
     if (status != STRATA_OK) return status;
-    *instance = reinterpret_cast<strata_instance*>(new UringQueue(host, static_cast<uint32_t>(depth)));
+    *instance = reinterpret_cast<strata_instance*>(new UringQueue(host, static_cast<uint32_t>(depth), flags));
     return status;
   });
 }

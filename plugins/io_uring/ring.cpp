@@ -13,10 +13,13 @@ constexpr uint64_t kMaxPiece = uint64_t{1} << 30;  // the kernel takes no larger
 
 }  // namespace
 
-int Ring::open(uint32_t entries) {
-  deferred_ = true;
-  int result = io_uring_queue_init(entries, &ring_, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
-  if (result == -EINVAL) {  // before Linux 6.1
+int Ring::open(uint32_t entries, RingFlags flags) {
+  int result = -EINVAL;
+  deferred_ = flags == RingFlags::best;
+  if (deferred_) {
+    result = io_uring_queue_init(entries, &ring_, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+  }
+  if (result == -EINVAL) {
     deferred_ = false;
     result = io_uring_queue_init(entries, &ring_, 0);
   }

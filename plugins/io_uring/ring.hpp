@@ -14,6 +14,9 @@
 
 namespace strata::io_uring_plugin {
 
+// plain: what kernels before Linux 6.1 offer, whatever this one has.
+enum class RingFlags : uint8_t { best, plain };
+
 class Ring {
  public:
   Ring() = default;
@@ -22,7 +25,7 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   // 0, or the negative errno of io_uring_setup.
-  int open(uint32_t entries);
+  int open(uint32_t entries, RingFlags flags);
   void close();
   [[nodiscard]] bool is_open() const { return open_; }
   [[nodiscard]] ::io_uring* get() { return &ring_; }

@@ -38,7 +38,8 @@ bool passing(int result) { return result == -EAGAIN || result == -EBUSY || resul
 
 }  // namespace
 
-UringQueue::UringQueue(const strata_host* host, uint32_t depth) : host_(host), slots_(depth) {
+UringQueue::UringQueue(const strata_host* host, uint32_t depth, RingFlags flags)
+    : host_(host), flags_(flags), slots_(depth) {
   for (uint32_t slot = depth; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
@@ -55,7 +56,7 @@ strata_status UringQueue::own_ring(strata_error* error) {
   }
   ring_.close();
   owner_ = this_thread();
-  if (const int result = ring_.open(max_in_flight()); result < 0) {
+  if (const int result = ring_.open(max_in_flight(), flags_); result < 0) {
     return fail_errno(error, -result, "io_uring: making a ring");
   }
   if (const uint32_t refused = ring_.register_again(); refused > 0) {

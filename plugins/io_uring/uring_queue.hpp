@@ -18,7 +18,7 @@ namespace strata::io_uring_plugin {
 
 class UringQueue {
  public:
-  UringQueue(const strata_host* host, uint32_t depth);
+  UringQueue(const strata_host* host, uint32_t depth, RingFlags flags);
   ~UringQueue();  // waits for what is in flight, where it can
   UringQueue(const UringQueue&) = delete;
   UringQueue& operator=(const UringQueue&) = delete;
@@ -44,6 +44,7 @@ class UringQueue {
   int wait_for(uint32_t completions, uint64_t timeout_ns);
 
   const strata_host* host_;
+  const RingFlags flags_;
   Ring ring_;
   uint64_t owner_ = 0;  // thread the ring is bound to
   std::vector<sdk::Transfer> slots_;

@@ -1,12 +1,19 @@
 // What only io_uring can be asked: files that answer in pieces and late (pipes), and the thread a ring is
 // bound to.
 #include <gtest/gtest.h>
+#include <liburing.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -128,28 +135,51 @@ TEST_F(IoUring, MemoryCannotBeRegisteredTwice) {
   EXPECT_TRUE(queue_->register_buffer(all.last(1)).ok());
 }
 
-// In a child, which gives up what lets root lock memory without a limit.
-int choose_without_memlock() {
+// Everything below runs in a child: it gives something up for good. Returns an exit status.
+int expect_posix_instead() {
+  PluginWorld world;
+  const auto chosen = world.registry.make_io("auto", {});
+  if (!chosen.ok() || (*chosen)->register_buffer({}).error().code != ErrorCode::unsupported)
+    return 20;  // not posix
+  const auto ring = world.registry.make_io("uring", {});
+  if (ring.ok()) return 21;
+  return ring.error().message.find("io_uring_setup") == std::string::npos ? 22 : 0;
+}
+
+int without_memlock() {
   const rlimit nothing{0, 0};
   if (::setrlimit(RLIMIT_MEMLOCK, &nothing) != 0) return 10;
   if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 11;
-  PluginWorld world;
-  if (!world.registry.make_io("auto", {}).ok()) return 12;
-  const auto ring = world.registry.make_io("uring", {});
-  if (ring.ok()) return 0;  // this kernel does not count rings
-  return ring.error().message.find("io_uring_setup") == std::string::npos ? 13 : 0;
+  ::io_uring ring{};
+  if (::io_uring_queue_init(64, &ring, 0) == 0) return 0;  // this kernel does not count rings
+  return expect_posix_instead();
 }
 
-// Field lesson 18: where no ring can be made, the next plugin is taken, and the refusal says why.
-TEST(IoUringRefused, LeavesAutoWithPosixThreads) {
+// As containers do.
+int with_io_uring_forbidden() {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(filter), filter};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 10;
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 11;
+  return expect_posix_instead();
+}
+
+void expect_in_child(int (*test)()) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(choose_without_memlock());
+  if (child == 0) ::_exit(test());
   int state = 0;
   ASSERT_EQ(::waitpid(child, &state, 0), child);
   ASSERT_TRUE(WIFEXITED(state));
   EXPECT_EQ(WEXITSTATUS(state), 0);
 }
+
+// Field lesson 18: where no ring can be made, the next plugin is taken, and the refusal says why.
+TEST(IoUringRefused, ByTheMemlockLimitLeavesPosixThreads) { expect_in_child(without_memlock); }
+TEST(IoUringRefused, ByAContainerLeavesPosixThreads) { expect_in_child(with_io_uring_forbidden); }
 
 }  // namespace
 }  // namespace strata

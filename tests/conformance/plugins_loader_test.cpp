@@ -216,6 +216,21 @@ TEST(Registry, AutoTakesTheNextPluginWhenTheBestCannotBeMade_OBS2) {
   EXPECT_TRUE(world.log.contains("trying posix"));
 }
 
+TEST(Registry, MakesTheReferenceModelAndItsVocabulary_PLG1) {
+  PluginWorld world;
+  auto device = world.registry.make_device("auto", {});
+  ASSERT_TRUE(device.ok());
+  auto model = world.registry.make_model("reference", {}, **device);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_GT((*model)->info().vocabulary, 0u);
+  auto vocabulary = world.registry.make_vocabulary("model_reference", {});
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.error().message;
+  const auto tokens = (*vocabulary)->tokenize("warm", false, false);
+  ASSERT_TRUE(tokens.ok());
+  EXPECT_EQ(*(*vocabulary)->detokenize(*tokens), "warm");
+  EXPECT_EQ(*tokens, *(*model)->tokenize("warm", false, false));
+}
+
 TEST(Registry, ModelsNeedADeviceOfAPlugin) {
   PluginWorld world;
   auto device = world.registry.make_device("host", {{"device_index", "0"}});

@@ -49,18 +49,23 @@ class TestFolder {
 
 using Decorator = std::function<std::unique_ptr<IoQueue>(std::unique_ptr<IoQueue>)>;
 
+struct IoVariant {
+  Decorator decorate;
+  PluginOptions options;
+};
+
 class PluginIoWorld final : public IoWorld {
  public:
-  PluginIoWorld(std::unique_ptr<TestFolder> folder, IoPlace place, std::string plugin, Decorator decorate)
-      : folder_(std::move(folder)),
-        place_(place),
-        plugin_(std::move(plugin)),
-        decorate_(std::move(decorate)) {}
+  PluginIoWorld(std::unique_ptr<TestFolder> folder, IoPlace place, std::string plugin,
+                const IoVariant& variant)
+      : folder_(std::move(folder)), place_(place), plugin_(std::move(plugin)), variant_(variant) {}
 
   FileSystem& files() override { return files_; }
   Result<std::unique_ptr<IoQueue>> make_queue(const PluginOptions& options) override {
-    STRATA_ASSIGN(std::unique_ptr<IoQueue> queue, plugins_.registry.make_io(plugin_, options));
-    if (decorate_) queue = decorate_(std::move(queue));
+    PluginOptions all = options;
+    all.insert(variant_.options.begin(), variant_.options.end());
+    STRATA_ASSIGN(std::unique_ptr<IoQueue> queue, plugins_.registry.make_io(plugin_, all));
+    if (variant_.decorate) queue = variant_.decorate(std::move(queue));
     return queue;
   }
   [[nodiscard]] const std::string& folder() const override { return folder_->path(); }
@@ -73,7 +78,7 @@ class PluginIoWorld final : public IoWorld {
   std::unique_ptr<TestFolder> folder_;
   IoPlace place_;
   std::string plugin_;
-  Decorator decorate_;
+  IoVariant variant_;
   PosixFileSystem files_;
   PluginWorld plugins_;
 };
@@ -96,13 +101,13 @@ class FakeIoWorld final : public IoWorld {
 };
 
 IoImplementation plugin_implementation(std::string name, std::vector<IoPlace> places,
-                                       const std::string& plugin, Decorator decorate = {}) {
+                                       const std::string& plugin, const IoVariant& variant = {}) {
   IoImplementation implementation{std::move(name), std::move(places), {}};
-  implementation.make_world = [plugin, decorate](IoPlace place) -> Result<std::unique_ptr<IoWorld>> {
+  implementation.make_world = [plugin, variant](IoPlace place) -> Result<std::unique_ptr<IoWorld>> {
     STRATA_ASSIGN(std::unique_ptr<TestFolder> folder, TestFolder::make(place));
     const bool loaded = plugin.front() == '/';
     const std::string wanted = loaded ? installed_plugin(plugin) : plugin;
-    auto world = std::make_unique<PluginIoWorld>(std::move(folder), place, wanted, decorate);
+    auto world = std::make_unique<PluginIoWorld>(std::move(folder), place, wanted, variant);
     if (loaded) STRATA_TRY(world->load(wanted));
     const auto probe = world->make_queue({});
     if (!probe.ok()) return probe.error();
@@ -111,10 +116,11 @@ IoImplementation plugin_implementation(std::string name, std::vector<IoPlace> pl
   return implementation;
 }
 
-Decorator with_faults(const IoFaults& faults) {
-  return [faults](std::unique_ptr<IoQueue> inner) -> std::unique_ptr<IoQueue> {
+IoVariant with_faults(const IoFaults& faults) {
+  const auto decorate = [faults](std::unique_ptr<IoQueue> inner) -> std::unique_ptr<IoQueue> {
     return std::make_unique<FaultyIoQueue>(std::move(inner), faults);
   };
+  return {decorate, {}};
 }
 
 IoImplementation fake_implementation() {
@@ -152,6 +158,7 @@ std::vector<IoImplementation> io_implementations(const std::string& test_plugins
   const std::vector<IoPlace> disk = {IoPlace::disk_direct, IoPlace::disk_buffered};
   const std::vector<IoPlace> direct = {IoPlace::disk_direct};
   return {plugin_implementation("io_uring", all, "uring"),
+          plugin_implementation("io_uring_plain", disk, "uring", {{}, {{"io_uring.plain", "1"}}}),
           plugin_implementation("io_uring_loaded", direct, test_plugins_folder + "/io_uring_module.so"),
           plugin_implementation("io_uring_faultless", direct, "uring", with_faults({})),
           plugin_implementation("io_uring_unpleasant", disk, "uring", with_faults(unpleasant)),
