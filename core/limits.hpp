@@ -33,6 +33,9 @@ inline constexpr uint32_t kMaxFolderEntries = 1u << 20;
 // Transfers
 inline constexpr uint32_t kReadDepth = 8;  // blocks in flight from disk during a restore
 inline constexpr uint32_t kWriteDepth = 8;
+inline constexpr uint64_t kWriterDeadlineNs =
+    2'000'000'000;  // foreground reads hold a write job back no longer than this
+inline constexpr int kWriterNice = 10;
 inline constexpr uint32_t kMaxOpsInFlight = 64;  // of one IoQueue
 
 // Plans

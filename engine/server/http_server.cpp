@@ -13,7 +13,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -47,6 +46,7 @@ namespace {
 
 constexpr auto kLingerFor = std::chrono::seconds(2);
 constexpr size_t kLingerBytes = 8u << 20;
+constexpr auto kCancelAgain = std::chrono::milliseconds(100);
 constexpr auto kLookEvery = std::chrono::milliseconds(500);
 
 std::string lower(std::string_view text) {
@@ -68,14 +68,15 @@ class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<HttpServer::State> server, tcp::socket socket)
       : server_(std::move(server)),
-        stream_(std::move(socket)),
-        wake_(stream_.get_executor()),
-        look_(stream_.get_executor()) {
+        socket_(std::move(socket)),
+        deadline_(socket_.get_executor()),
+        wake_(socket_.get_executor()),
+        look_(socket_.get_executor()) {
     ++server_->connections;
     error_code ignored;
-    const auto local = stream_.socket().local_endpoint(ignored);
+    const auto local = socket_.local_endpoint(ignored);
     local_address_ = local.address().to_string();
-    stream_.socket().set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(tcp::no_delay(true), ignored);
   }
   ~Connection() { --server_->connections; }
   Connection(const Connection&) = delete;
@@ -124,8 +125,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     bool first = true;
     while (co_await serve_one(first)) first = false;
     error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
-    stream_.close();
+    socket_.shutdown(tcp::socket::shutdown_both, ignored);
+    socket_.close(ignored);
   }
 
   asio::awaitable<void> turn_away() {
@@ -137,22 +138,50 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   using Parser = http::request_parser<http::string_body>;
   enum class BodyEnd : uint8_t { complete, refused };
 
+  // ---- time limits: when one is over, what waits on the socket ends with an error and timed_out_ says why
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  void arm(std::chrono::milliseconds limit) { arm_until(std::chrono::steady_clock::now() + limit); }
+
+  void arm_until(TimePoint end) {
+    timed_out_ = false;
+    wait_for(end, ++stage_);
+  }
+
+  void disarm() {
+    ++stage_;
+    deadline_.cancel();
+  }
+
+  // A piece that arrived at the same moment is not cancelled by the first try, so there is another one.
+  void wait_for(TimePoint end, uint64_t stage) {
+    deadline_.expires_at(end);
+    deadline_.async_wait([weak = weak_from_this(), stage](const auto& error) {
+      const auto self = weak.lock();
+      if (error || !self || self->stage_ != stage) return;
+      self->timed_out_ = true;
+      error_code ignored;
+      self->socket_.cancel(ignored);
+      self->wait_for(std::chrono::steady_clock::now() + kCancelAgain, stage);
+    });
+  }
+
   // False ends the connection.
   asio::awaitable<bool> serve_one(bool first) {
     const HttpOptions& options = server_->options;
     reset();
     error_code error;
     if (buffer_.size() == 0) {
-      stream_.expires_after(first ? options.first_byte_timeout : options.idle_timeout);
-      const size_t bytes = co_await stream_.async_read_some(buffer_.prepare(4096), into(error));
+      arm(first ? options.first_byte_timeout : options.idle_timeout);
+      const size_t bytes = co_await socket_.async_read_some(buffer_.prepare(4096), into(error));
       if (error) co_return false;
       buffer_.commit(bytes);
     }
     Parser parser;
     parser.header_limit(options.max_header_bytes);
     parser.body_limit(options.max_body_bytes);
-    stream_.expires_after(options.header_timeout);
-    co_await http::async_read_header(stream_, buffer_, parser, into(error));
+    arm(options.header_timeout);
+    co_await http::async_read_header(socket_, buffer_, parser, into(error));
     if (error) co_return co_await refuse_broken(error);
     if (const char* wrong = take_header(parser); wrong != nullptr)
       co_return co_await refuse(server_->handler.protocol_error(400, wrong));
@@ -204,7 +233,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   asio::awaitable<bool> refuse_broken(error_code error) {
     HttpHandler& handler = server_->handler;
     if (error == http::error::end_of_stream) co_return false;
-    if (error == beast::error::timeout)
+    if (timed_out_)
       co_return co_await refuse(handler.protocol_error(408, "the request header did not come in time"));
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
       co_return co_await refuse(handler.protocol_error(431, "the request header is too large"));
@@ -224,17 +253,18 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     const HttpOptions& options = server_->options;
     error_code error;
     if (!parser.is_done() && lower(request_.header("expect")) == "100-continue") {
-      stream_.expires_after(options.write_timeout);
-      co_await asio::async_write(stream_, asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
+      arm(options.write_timeout);
+      co_await asio::async_write(socket_, asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
                                  into(error));
     }
     const auto deadline = std::chrono::steady_clock::now() + options.body_timeout;
     while (!error && !parser.is_done()) {
-      stream_.expires_at(std::min(deadline, std::chrono::steady_clock::now() + options.body_idle_timeout));
-      co_await http::async_read_some(stream_, buffer_, parser, into(error));
+      arm_until(std::min(deadline, std::chrono::steady_clock::now() + options.body_idle_timeout));
+      co_await http::async_read_some(socket_, buffer_, parser, into(error));
     }
+    disarm();
     if (!error) co_return BodyEnd::complete;
-    if (error == beast::error::timeout)
+    if (timed_out_)
       co_await refuse(server_->handler.protocol_error(408, "the body did not come in time"));
     else
       co_await refuse_broken(error);
@@ -258,24 +288,25 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     respond(std::move(response));
     co_await pump();
     error_code error;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, error);
-    stream_.expires_after(kLingerFor);
+    socket_.shutdown(tcp::socket::shutdown_send, error);
+    arm(kLingerFor);
     std::array<char, 16 * 1024> scrap{};
     for (size_t read = 0; !error && read < kLingerBytes;)
-      read += co_await stream_.async_read_some(asio::buffer(scrap), into(error));
+      read += co_await socket_.async_read_some(asio::buffer(scrap), into(error));
     co_return false;
   }
 
   asio::awaitable<bool> exchange() {
     ++server_->exchanges;
     ++serial_;
-    asio::co_spawn(stream_.get_executor(), watch(shared_from_this(), serial_), asio::detached);
+    asio::co_spawn(socket_.get_executor(), watch(shared_from_this(), serial_), asio::detached);
     server_->handler.handle(make_exchange(shared_from_this(), std::move(request_)));
     const bool keep = co_await pump();
     on_gone_ = nullptr;
     ++serial_;  // ends the watcher
     look_.cancel();
-    if (keep) stream_.socket().cancel();
+    error_code ignored;
+    if (keep) socket_.cancel(ignored);
     --server_->exchanges;
     co_return keep;
   }
@@ -291,9 +322,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         continue;
       }
       const std::string bytes = std::exchange(queue_, {});
-      stream_.expires_after(server_->options.write_timeout);
+      arm(server_->options.write_timeout);
       error_code error;
-      co_await asio::async_write(stream_, asio::buffer(bytes), into(error));
+      co_await asio::async_write(socket_, asio::buffer(bytes), into(error));
+      disarm();  // the engine may take as long as it needs
       if (error) lose_client();
     }
     co_return false;
@@ -304,7 +336,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   static asio::awaitable<void> watch(std::shared_ptr<Connection> self, uint64_t serial) {
     error_code error;
     while (true) {
-      co_await self->stream_.socket().async_wait(tcp::socket::wait_read, into(error));
+      co_await self->socket_.async_wait(tcp::socket::wait_read, into(error));
       if (error || self->serial_ != serial) co_return;
       if (self->client_closed()) co_return self->lose_client();
       self->look_.expires_after(kLookEvery);
@@ -315,10 +347,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   bool client_closed() {
     char next = 0;
-    const ssize_t got = ::recv(stream_.socket().native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    const ssize_t got = ::recv(socket_.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got == 0) return true;
     if (got < 0) return errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
-    pollfd look{stream_.socket().native_handle(), POLLRDHUP, 0};
+    pollfd look{socket_.native_handle(), POLLRDHUP, 0};
     return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   }
 
@@ -329,7 +361,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     const auto callback = std::exchange(on_gone_, nullptr);
     wake_.cancel();
     look_.cancel();
-    stream_.cancel();
+    error_code ignored;
+    socket_.cancel(ignored);
     if (callback) callback();
   }
 
@@ -347,7 +380,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   std::shared_ptr<HttpServer::State> server_;
-  beast::tcp_stream stream_;
+  tcp::socket socket_;
+  asio::steady_timer deadline_;  // of the stage at hand
   beast::flat_buffer buffer_;
   asio::steady_timer wake_;
   asio::steady_timer look_;
@@ -363,6 +397,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool chunked_ = false;
   bool head_only_ = false;
   bool gone_ = false;
+  bool timed_out_ = false;
+  uint64_t stage_ = 0;
 };
 
 // One request's hold on its connection: worth nothing once the connection serves the next request.

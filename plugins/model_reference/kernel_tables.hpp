@@ -8,6 +8,5 @@ namespace strata::reference {
 
 extern const Kernels kGenericKernels;
 extern const Kernels kAvx2Kernels;
-extern const Kernels kAvx512Kernels;
 
 }  // namespace strata::reference

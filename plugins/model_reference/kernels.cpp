@@ -11,8 +11,6 @@ std::vector<const Kernels*> detect() {
   std::vector<const Kernels*> tables = {&kGenericKernels};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) tables.push_back(&kAvx2Kernels);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-    tables.push_back(&kAvx512Kernels);
 #endif
   return tables;
 }

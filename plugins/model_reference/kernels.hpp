@@ -30,11 +30,12 @@ struct AttendCall {
   uint32_t count = 0;       // tokens seen, at least 1
   uint32_t group = 0;       // query heads that share this key head
   uint32_t head_dim = 0;    // 16, 32 or 64
-  float* scores = nullptr;  // scratch: group · attend_scratch(count)
+  float* scores = nullptr;  // scratch: attend_scratch(count)
   float* out = nullptr;     // as query
 };
+inline constexpr uint32_t kHeadsAtOnce = 4;  // query heads for which a key is loaded once
 [[nodiscard, gnu::always_inline]] constexpr uint64_t attend_scratch(uint64_t count) {
-  return (count + kLanes - 1) / kLanes * kLanes;
+  return kHeadsAtOnce * ((count + kLanes - 1) / kLanes * kLanes);
 }
 
 struct RecurCall {

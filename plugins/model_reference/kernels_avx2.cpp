@@ -2,8 +2,9 @@
 
 #if defined(__AVX2__)
 #define STRATA_KERNELS avx2
+#define STRATA_KERNEL_WIDTH 8
 #define STRATA_KERNEL_ROWS 4
-#define STRATA_KERNEL_PANELS 2
+#define STRATA_KERNEL_PANELS 1
 #include "plugins/model_reference/kernels_body.hpp"
 
 namespace strata::reference {

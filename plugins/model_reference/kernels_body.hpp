@@ -1,67 +1,124 @@
 // The kernels' source, included by one translation unit per instruction set, which sets STRATA_KERNELS (the
-// namespace), STRATA_KERNEL_ROWS and STRATA_KERNEL_PANELS (the tile that fits its registers). Everything is
-// in that namespace and nothing inline comes from the standard library, so that no code for a larger
-// instruction set can be linked into another unit.
+// namespace), STRATA_KERNEL_WIDTH (floats in a register), STRATA_KERNEL_ROWS and STRATA_KERNEL_PANELS (the
+// tile that fits its registers). Everything is in that namespace and nothing inline comes from the standard
+// library, so that no code for a larger instruction set can be linked into another unit.
 
 namespace strata::reference::STRATA_KERNELS {
 namespace {
 
+#define STRATA_KERNEL_INLINE inline __attribute__((always_inline))
+
 typedef float V4 __attribute__((vector_size(16)));
-typedef float V8 __attribute__((vector_size(32)));
-typedef float V16 __attribute__((vector_size(64)));
-typedef int32_t I16 __attribute__((vector_size(64)));
-#define STRATA_KERNEL_INLINE static inline __attribute__((always_inline))
+
+// 16 lanes are one register, a pair, or a pair of pairs: the compiler's own splitting of wide vectors goes
+// through memory.
+template <class Half>
+struct Pair {
+  Half low, high;
+};
+
+#if STRATA_KERNEL_WIDTH == 8
+typedef float Register __attribute__((vector_size(32)));
+typedef int32_t Integers __attribute__((vector_size(32)));
+using V8 = Register;
+using V16 = Pair<V8>;
+#else
+typedef float Register __attribute__((vector_size(16)));
+typedef int32_t Integers __attribute__((vector_size(16)));
+using V8 = Pair<Register>;
+using V16 = Pair<V8>;
+#endif
+
+#define STRATA_KERNEL_OPERATOR(op)                                                        \
+  template <class Half>                                                                   \
+  STRATA_KERNEL_INLINE Pair<Half> operator op(const Pair<Half>& a, const Pair<Half>& b) { \
+    return {a.low op b.low, a.high op b.high};                                            \
+  }                                                                                       \
+  template <class Half>                                                                   \
+  STRATA_KERNEL_INLINE Pair<Half> operator op(const Pair<Half>& a, float b) {             \
+    return {a.low op b, a.high op b};                                                     \
+  }
+STRATA_KERNEL_OPERATOR(+)
+STRATA_KERNEL_OPERATOR(-)
+STRATA_KERNEL_OPERATOR(*)
+STRATA_KERNEL_OPERATOR(/)
+#undef STRATA_KERNEL_OPERATOR
+
+STRATA_KERNEL_INLINE void get(Register& value, const float* from) {
+  __builtin_memcpy(&value, from, sizeof value);
+}
+STRATA_KERNEL_INLINE void put(float* to, const Register& value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+template <class Half>
+STRATA_KERNEL_INLINE void get(Pair<Half>& value, const float* from) {
+  get(value.low, from);
+  get(value.high, from + sizeof(Half) / sizeof(float));
+}
+template <class Half>
+STRATA_KERNEL_INLINE void put(float* to, const Pair<Half>& value) {
+  put(to, value.low);
+  put(to + sizeof(Half) / sizeof(float), value.high);
+}
 
 STRATA_KERNEL_INLINE V16 load(const float* from) {
   V16 value;
-  __builtin_memcpy(&value, from, sizeof value);
+  get(value, from);
   return value;
 }
-STRATA_KERNEL_INLINE void store(float* to, V16 value) { __builtin_memcpy(to, &value, sizeof value); }
+STRATA_KERNEL_INLINE void store(float* to, const V16& value) { put(to, value); }
+STRATA_KERNEL_INLINE V16 splat(float value) { return V16{} + value; }
 
-// ((l0+l8)+(l4+l12)) + ((l2+l10)+(l6+l14)) and the same for the odd lanes, then both.
-STRATA_KERNEL_INLINE float tree_sum(V16 v) {
-  const V8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-               __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  const V4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
+STRATA_KERNEL_INLINE Register larger(const Register& a, const Register& b) { return a > b ? a : b; }
+template <class Half>
+STRATA_KERNEL_INLINE Pair<Half> larger(const Pair<Half>& a, const Pair<Half>& b) {
+  return {larger(a.low, b.low), larger(a.high, b.high)};
+}
+
+STRATA_KERNEL_INLINE V8 fold(const V16& v) { return v.low + v.high; }
+#if STRATA_KERNEL_WIDTH == 8
+STRATA_KERNEL_INLINE V4 fold(const V8& v) {
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+}
+#else
+STRATA_KERNEL_INLINE V4 fold(const V8& v) { return v.low + v.high; }
+#endif
+
+// Lanes i and i+8 first, then i and i+4, i and i+2, i and i+1.
+STRATA_KERNEL_INLINE float tree_sum(const V16& v) {
+  const V4 b = fold(fold(v));
   return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
-STRATA_KERNEL_INLINE V16 splat(float value) { return V16{} + value; }
-
 // e^x to about 2 units in the last place; the input is clamped to where the result is a normal number. NaN
 // stays NaN.
-STRATA_KERNEL_INLINE V16 exponential(V16 x) {
-  const V16 low = splat(-87.0F);
-  const V16 high = splat(88.0F);
-  x = x < low ? low : x;
+STRATA_KERNEL_INLINE Register exponential(const Register& input) {
+  const Register low = Register{} - 87.0F;
+  const Register high = Register{} + 88.0F;
+  Register x = input < low ? low : input;
   x = x > high ? high : x;
-  const V16 magic = splat(12582912.0F);  // 1.5 · 2^23: adding it rounds to an integer in the low bits
-  const V16 shifted = x * 1.44269504088896341F + magic;
-  const V16 n = shifted - magic;
-  const V16 r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
-  V16 p = splat(1.9875691500e-4F);
-  p = p * r + 1.3981999507e-3F;
+  const Register magic =
+      Register{} + 12582912.0F;  // 1.5 · 2^23: adding it rounds to an integer in the low bits
+  const Register shifted = x * 1.44269504088896341F + magic;
+  const Register n = shifted - magic;
+  const Register r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  Register p = r * 1.9875691500e-4F + 1.3981999507e-3F;
   p = p * r + 8.3334519073e-3F;
   p = p * r + 4.1665795894e-2F;
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * (r * r) + r + 1.0F;
-  I16 bits;
-  I16 exponent;
-  I16 zero;
-  __builtin_memcpy(&bits, &p, sizeof bits);
-  __builtin_memcpy(&exponent, &shifted, sizeof exponent);
-  __builtin_memcpy(&zero, &magic, sizeof zero);
-  bits += (exponent - zero) << 23;
-  V16 result;
-  __builtin_memcpy(&result, &bits, sizeof result);
-  return x == x ? result : x;
+  const Integers bits = (Integers)p + (((Integers)shifted - (Integers)magic) << 23);  // · 2^n
+  return input == input ? (Register)bits : input;
+}
+template <class Half>
+STRATA_KERNEL_INLINE Pair<Half> exponential(const Pair<Half>& x) {
+  return {exponential(x.low), exponential(x.high)};
 }
 
 float dot(const float* a, const float* b, uint32_t size) {
   V16 sum{};
-  for (uint32_t i = 0; i < size; i += kLanes) sum += load(a + i) * load(b + i);
+  for (uint32_t i = 0; i < size; i += kLanes) sum = sum + load(a + i) * load(b + i);
   return tree_sum(sum);
 }
 
@@ -73,7 +130,7 @@ STRATA_KERNEL_INLINE void tile(const float* w, uint32_t inputs, const float* x, 
     for (int p = 0; p < kPanels; ++p) {
       const V16 weight = load(w + (uint64_t{inputs} * static_cast<uint32_t>(p) + i) * kLanes);
       for (int r = 0; r < kRows; ++r)
-        sum[r][p] += weight * x[uint64_t{x_stride} * static_cast<uint32_t>(r) + i];
+        sum[r][p] = sum[r][p] + weight * x[uint64_t{x_stride} * static_cast<uint32_t>(r) + i];
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -125,7 +182,7 @@ void rms_norm(const float* x, uint32_t size, float* out) {
   for (uint32_t i = 0; i < size; i += kLanes) store(out + i, load(x + i) * scale);
 }
 
-STRATA_KERNEL_INLINE V16 logistic(V16 x) { return 1.0F / (1.0F + exponential(-x)); }
+STRATA_KERNEL_INLINE V16 logistic(const V16& x) { return splat(1.0F) / (exponential(x * -1.0F) + 1.0F); }
 
 void gate(float* gate, const float* up, uint32_t size) {
   for (uint32_t i = 0; i < size; i += kLanes) {
@@ -146,7 +203,7 @@ STRATA_KERNEL_INLINE void score(const AttendCall& call, const float* query, floa
     for (int i = 0; i < kVectors; ++i) k[i] = load(key + i * static_cast<int>(kLanes));
     for (int g = 0; g < kGroup; ++g) {
       V16 sum = q[g][0] * k[0];
-      for (int i = 1; i < kVectors; ++i) sum += q[g][i] * k[i];
+      for (int i = 1; i < kVectors; ++i) sum = sum + q[g][i] * k[i];
       scores[padded * static_cast<uint32_t>(g) + t] = tree_sum(sum);
     }
   }
@@ -156,19 +213,15 @@ STRATA_KERNEL_INLINE void score(const AttendCall& call, const float* query, floa
 STRATA_KERNEL_INLINE float soften(float* scores, uint32_t count, uint64_t padded) {
   for (uint64_t t = count; t < padded; ++t) scores[t] = scores[0];
   V16 top = load(scores);
-  for (uint64_t t = kLanes; t < padded; t += kLanes) {
-    const V16 x = load(scores + t);
-    top = x > top ? x : top;
-  }
-  float largest = top[0];
-  for (uint32_t i = 1; i < kLanes; ++i) largest = top[i] > largest ? top[i] : largest;
+  for (uint64_t t = kLanes; t < padded; t += kLanes) top = larger(load(scores + t), top);
+  float lanes[kLanes];
+  store(lanes, top);
+  float largest = lanes[0];
+  for (uint32_t i = 1; i < kLanes; ++i) largest = lanes[i] > largest ? lanes[i] : largest;
+  for (uint64_t t = 0; t < padded; t += kLanes) store(scores + t, exponential(load(scores + t) - largest));
+  for (uint64_t t = count; t < padded; ++t) scores[t] = 0.0F;
   V16 sum{};
-  for (uint64_t t = 0; t < padded; t += kLanes) {
-    V16 x = exponential(load(scores + t) - largest);
-    for (uint64_t i = count > t ? count - t : 0; i < kLanes; ++i) x[i] = 0.0F;
-    store(scores + t, x);
-    sum += x;
-  }
+  for (uint64_t t = 0; t < padded; t += kLanes) sum = sum + load(scores + t);
   return 1.0F / tree_sum(sum);
 }
 
@@ -180,7 +233,8 @@ STRATA_KERNEL_INLINE void blend(const AttendCall& call, const float* scores, uin
     const float* value = call.values + uint64_t{call.stride} * t;
     for (int i = 0; i < kVectors; ++i) {
       const V16 v = load(value + i * static_cast<int>(kLanes));
-      for (int g = 0; g < kGroup; ++g) sum[g][i] += v * scores[padded * static_cast<uint32_t>(g) + t];
+      for (int g = 0; g < kGroup; ++g)
+        sum[g][i] = sum[g][i] + v * scores[padded * static_cast<uint32_t>(g) + t];
     }
   }
   for (int g = 0; g < kGroup; ++g)
@@ -190,8 +244,8 @@ STRATA_KERNEL_INLINE void blend(const AttendCall& call, const float* scores, uin
 
 template <int kGroup, int kVectors>
 STRATA_KERNEL_INLINE void attend_heads(const AttendCall& call, uint32_t head) {
-  const uint64_t padded = attend_scratch(call.count);
-  float* scores = call.scores + padded * head;
+  const uint64_t padded = attend_scratch(call.count) / kHeadsAtOnce;
+  float* scores = call.scores;
   float scale[kGroup];
   score<kGroup, kVectors>(call, call.query + uint64_t{call.head_dim} * head, scores, padded);
   for (int g = 0; g < kGroup; ++g)
@@ -215,7 +269,9 @@ void attend(const AttendCall& call) {
 
 template <int kVectors>
 STRATA_KERNEL_INLINE void recur_size(const RecurCall& call) {
-  const float keep = logistic(splat(call.decay))[0];
+  float lanes[kLanes];
+  store(lanes, logistic(splat(call.decay)));
+  const float keep = lanes[0];
   V16 value[kVectors];
   V16 sum[kVectors] = {};
   for (int i = 0; i < kVectors; ++i) value[i] = load(call.value + i * static_cast<int>(kLanes));
@@ -225,7 +281,7 @@ STRATA_KERNEL_INLINE void recur_size(const RecurCall& call) {
       float* at = state + i * static_cast<int>(kLanes);
       const V16 next = load(at) * keep + value[i] * call.key[row];
       store(at, next);
-      sum[i] += next * call.query[row];
+      sum[i] = sum[i] + next * call.query[row];
     }
   }
   for (int i = 0; i < kVectors; ++i) store(call.out + i * static_cast<int>(kLanes), sum[i]);

@@ -1,6 +1,7 @@
 #include "plugins/model_reference/kernel_tables.hpp"
 
 #define STRATA_KERNELS generic
+#define STRATA_KERNEL_WIDTH 4
 #define STRATA_KERNEL_ROWS 2
 #define STRATA_KERNEL_PANELS 1
 #include "plugins/model_reference/kernels_body.hpp"

@@ -18,11 +18,11 @@ struct Options {
   bool whole = false;  // one checkpoint per stage holds everything; no blocks
   bool vocab_only = false;
   uint32_t stages = 1;
-  uint32_t layers = 4;
-  uint32_t dim = 256;
-  uint32_t heads = 8;
-  uint32_t kv_heads = 2;
-  uint32_t ffn = 768;
+  uint32_t layers = 8;
+  uint32_t dim = 512;
+  uint32_t heads = 16;
+  uint32_t kv_heads = 1;
+  uint32_t ffn = 1536;
   uint32_t window = 256;  // tokens a window layer sees, the current one included
   uint32_t tokens_per_block = 64;
   uint32_t context = 8192;  // tokens per slot

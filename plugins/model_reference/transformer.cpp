@@ -10,6 +10,7 @@ namespace strata::reference {
 namespace {
 
 constexpr uint32_t kPassRows = 128;
+constexpr uint64_t kWorthThreads = 1024;  // keys seen by a pass below which waking threads costs more
 constexpr uint32_t kTileRows =
     16;  // rows of one task: enough to use a panel of weights while it is in the cache
 
@@ -30,12 +31,11 @@ Transformer::Transformer(const Options& options, const StateLayout& layout, cons
       scratch_(pool_.workers()) {
   for (uint32_t i = 0; i < options_.layers; ++i)
     in_stride_ = std::max(in_stride_, in_outputs(options_, options_.kind(i)));
-  const uint32_t group = options_.heads / options_.kv_heads;
   for (Scratch& scratch : scratch_) {
     scratch.norm.resize(size_t{kTileRows} * options_.dim);
     scratch.gate.resize(size_t{kTileRows} * options_.ffn);
     scratch.up.resize(size_t{kTileRows} * options_.ffn);
-    scratch.scores.resize(group * attend_scratch(options_.context));
+    scratch.scores.resize(attend_scratch(options_.context));
   }
   x_.resize(size_t{kPassRows} * options_.dim);
   in_.resize(size_t{kPassRows} * in_stride_);
@@ -66,8 +66,11 @@ void Transformer::run(std::span<const Row> rows) {
 
 void Transformer::pass(std::span<const Row> rows) {
   find_runs(rows);
-  for (size_t i = 0; i < rows.size(); ++i)
-    std::memcpy(&x_[i * options_.dim], weights_.embedding(rows[i].token), options_.dim * sizeof(float));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const float* token = weights_.embedding(rows[i].token);
+    const float* position = weights_.position_embedding(rows[i].position);
+    for (uint32_t d = 0; d < options_.dim; ++d) x_[i * options_.dim + d] = token[d] + position[d];
+  }
   for (uint32_t i = 0; i < options_.layers; ++i) layer(rows, i);
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows[i].logits != nullptr) write_logits(rows[i], &x_[i * options_.dim]);
@@ -97,9 +100,7 @@ void Transformer::layer(std::span<const Row> rows, uint32_t index) {
       recur(rows, index, runs_[task / options_.heads], task % options_.heads);
     });
   } else {
-    pool_.run(count * options_.kv_heads, [&](uint32_t task, uint32_t worker) {
-      attend(rows, index, task / options_.kv_heads, task % options_.kv_heads, scratch_[worker]);
-    });
+    attend_all(rows, index);
   }
   if (kind == LayerKind::window) write_rings(rows, index);
   pool_.run(tiles(count),
@@ -162,17 +163,35 @@ void Transformer::place_keys(const Row& row, uint32_t row_index, uint32_t index)
   std::memcpy(value_to, keys + kv_dim, kv_dim * sizeof(float));
 }
 
-void Transformer::attend(std::span<const Row> rows, uint32_t index, uint32_t row_index, uint32_t kv_head,
+uint32_t Transformer::parts() const {
+  const uint32_t group = options_.heads / options_.kv_heads;
+  return options_.kv_heads * ((group + kHeadsAtOnce - 1) / kHeadsAtOnce);
+}
+
+void Transformer::attend_all(std::span<const Row> rows, uint32_t index) {
+  uint64_t seen = 0;
+  for (const Row& row : rows) seen += row.position + 1;
+  const auto tasks = static_cast<uint32_t>(rows.size()) * parts();
+  const auto task = [&](uint32_t i, uint32_t worker) {
+    attend(rows, index, i / parts(), i % parts(), scratch_[worker]);
+  };
+  if (seen >= kWorthThreads) return pool_.run(tasks, task);
+  for (uint32_t i = 0; i < tasks; ++i) task(i, 0);
+}
+
+void Transformer::attend(std::span<const Row> rows, uint32_t index, uint32_t row_index, uint32_t part,
                          Scratch& scratch) {
   const Row& row = rows[row_index];
   const uint32_t group = options_.heads / options_.kv_heads;
+  const uint32_t kv_head = part * options_.kv_heads / parts();
+  const uint32_t first_head = part % (parts() / options_.kv_heads) * kHeadsAtOnce;  // in the group
   const uint32_t kv_dim = options_.kv_dim();
-  const size_t head = size_t{kv_head} * group * options_.head_dim();
+  const size_t head = (size_t{kv_head} * group + first_head) * options_.head_dim();
   AttendCall call;
   call.query = &in_[size_t{row_index} * in_stride_ + head];
   call.stride = kv_dim;
   call.count = row.position + 1;
-  call.group = group;
+  call.group = std::min(kHeadsAtOnce, group - first_head);
   call.head_dim = options_.head_dim();
   call.scores = scratch.scores.data();
   call.out = &mixed_[size_t{row_index} * options_.dim + head];

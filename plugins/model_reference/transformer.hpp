@@ -46,8 +46,9 @@ class Transformer {
   void project(std::span<const Row> rows, uint32_t index, uint32_t tile, Scratch& scratch);
   void place_keys(const Row& row, uint32_t row_index, uint32_t index);
   void rotate(float* heads, uint32_t count, uint32_t position, float scale) const;
-  void attend(std::span<const Row> rows, uint32_t index, uint32_t row_index, uint32_t kv_head,
-              Scratch& scratch);
+  void attend_all(std::span<const Row> rows, uint32_t index);
+  void attend(std::span<const Row> rows, uint32_t index, uint32_t row_index, uint32_t part, Scratch& scratch);
+  [[nodiscard]] uint32_t parts() const;  // tasks of a row's attention
   void recur(std::span<const Row> rows, uint32_t index, const Run& run, uint32_t head);
   void combine(uint32_t rows, uint32_t index, uint32_t tile, Scratch& scratch);
   void read_rings(std::span<const Row> rows, uint32_t index);

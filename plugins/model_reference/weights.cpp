@@ -41,23 +41,24 @@ float limit_of(uint32_t inputs, float gain) { return gain * std::sqrt(3.0F / sta
 constexpr std::string_view kSample =
     "\nThe state of a conversation is kept where it can be found again. A block of tokens goes from one tier "
     "to the "
-    "next, and when the reader comes back it is there. \nThis is what the model writes when nobody taught it "
-    "to "
-    "speak: words that look like words, sentences that end. \nWe read the first page, then the second, and "
-    "we know "
-    "that the same bytes give the same answer. \nIn the morning the agent asks for a plan; at noon it asks "
-    "for the "
-    "file; in the evening it wants to know what was done. \nAnother one waits in line with a long question "
-    "about "
-    "memory, disks and time. \nNothing is lost that was written down before the power went out. \nYou can "
-    "look at "
-    "it, copy it, or let it go. \nSome answers are short. Yes. No. It depends on the size of the window and "
-    "on how "
-    "many slots there are. \nHere is a list of things to check: the length, the order, the end. \n";
+    "next, and when the reader comes back it is there. This is what the model writes when nobody taught it "
+    "to speak: "
+    "words that look like words, sentences that end. We read the first page, then the second, and we know "
+    "that the "
+    "same bytes give the same answer. In the morning the agent asks for a plan; at noon it asks for the "
+    "file; in the "
+    "evening it wants to know what was done. Another one waits in line with a long question about memory, "
+    "disks and "
+    "time. Nothing is lost that was written down before the power went out. You can look at it, copy it, or "
+    "let it "
+    "go. Some answers are short. Yes. No. It depends on the size of the window and on how many slots there "
+    "are. Here "
+    "is a list of things to check: the length, the order, the end.";
 
-constexpr float kNeverBias = -60.0F;   // not printable
-constexpr float kRareBias = -7.0F;     // printable, but this pair is not in the sample
-constexpr float kEndAfterStop = 0.2F;  // share of sentences that end the answer
+constexpr uint32_t kPositionPeriod = 1021;  // a prime: no rhythm of a prompt falls in step with it
+constexpr float kNeverBias = -60.0F;        // not printable
+constexpr float kRareBias = -7.0F;          // printable, but this pair is not in the sample
+constexpr float kEndAfterStop = 0.2F;       // share of sentences that end the answer
 
 bool printable(uint32_t token) {
   const bool letter = (token >= 'a' && token <= 'z') || (token >= 'A' && token <= 'Z');
@@ -105,7 +106,9 @@ Weights::Weights(const Options& options) : seed_(options.seed), dim_(options.dim
   for (uint32_t layer = 0; layer < options.layers; ++layer) fill_layer(options, layer);
   embedding_.resize(size_t{kVocabulary} * dim_);
   Generator generator = generator_of(seed_, 1);
-  for (float& value : embedding_) value = generator.uniform(1.7320508F);
+  for (float& value : embedding_) value = generator.uniform(1.0F);
+  positions_.resize(size_t{kPositionPeriod} * dim_);
+  for (float& value : positions_) value = generator.uniform(1.0F);
   output_ = make_matrix(2, dim_, kVocabulary, 1.5F);
   bias_ = english_bias();
 }
@@ -116,7 +119,7 @@ void Weights::fill_layer(const Options& o, uint32_t index) {
   const LayerKind kind = o.kind(index);
   // A gain above 1 makes attention pick tokens instead of averaging all of them, so that far tokens matter.
   layer.in = make_matrix(tensor, o.dim, in_outputs(o, kind), 1.6F);
-  layer.out = make_matrix(tensor + 1, o.dim, o.dim, 1.0F);
+  layer.out = make_matrix(tensor + 1, o.dim, o.dim, 2.0F);
   layer.gate = make_matrix(tensor + 2, o.dim, o.ffn, 1.4F);
   layer.up = make_matrix(tensor + 3, o.dim, o.ffn, 1.0F);
   layer.down = make_matrix(tensor + 4, o.ffn, o.dim, 1.0F);
@@ -137,12 +140,16 @@ const float* Weights::embedding(int32_t token) const {
   return &embedding_[static_cast<size_t>(token) * dim_];
 }
 
+const float* Weights::position_embedding(uint32_t position) const {
+  return &positions_[size_t{position % kPositionPeriod} * dim_];
+}
+
 const float* Weights::output_bias(int32_t token) const {
   return &bias_[static_cast<size_t>(token) * kVocabulary];
 }
 
 uint64_t Weights::parameters(const Options& o) {
-  uint64_t sum = uint64_t{2} * kVocabulary * o.dim;
+  uint64_t sum = (uint64_t{2} * kVocabulary + kPositionPeriod) * o.dim;
   for (uint32_t layer = 0; layer < o.layers; ++layer)
     sum += uint64_t{o.dim} * (in_outputs(o, o.kind(layer)) + o.dim + 3 * uint64_t{o.ffn});
   return sum;

@@ -26,6 +26,8 @@ class Weights {
 
   [[nodiscard]] const LayerWeights& layer(uint32_t index) const { return layers_[index]; }
   [[nodiscard]] const float* embedding(int32_t token) const;  // dim floats
+  // Added to the embedding. Without it the greedy answers of random weights run into a loop at once.
+  [[nodiscard]] const float* position_embedding(uint32_t position) const;
   [[nodiscard]] const Matrix& output() const { return output_; }
   // Added to the logits after `token`: what letters follow each other in English, so that answers are
   // readable.
@@ -39,6 +41,7 @@ class Weights {
   std::vector<std::vector<float>> storage_;
   std::vector<LayerWeights> layers_;
   std::vector<float> embedding_;
+  std::vector<float> positions_;
   std::vector<float> bias_;
   Matrix output_;
   uint64_t seed_;

@@ -34,22 +34,29 @@ TEST(ServerRequest, DefaultsAreGreedyCachedAndUnlimited) {
 
 TEST(ServerRequest, KeysAreRead) {
   const CompletionRequest request = parsed(
-      R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":7,"presence_penalty":-1.5,"frequency_penalty":1,)"
-      R"("repeat_penalty":1.1,"repeat_last_n":64,"stop":["a","b"],"stream":true,"stream_options":{"include_usage":true},)"
-      R"("max_tokens":10,"id_slot":1,"cache_prompt":false,"ignore_eos":true,"return_progress":true,)"
-      R"("timings_per_token":true,"logprobs":true,"top_logprobs":3,"n":1,"unknown_key":[1]})");
-  const auto ok = parse_chat_completion(
-      chat(R"(,"temperature":0.5,"seed":7,"stop":["a","b"],"max_tokens":10,"id_slot":1,)"
-           R"("presence_penalty":-1.5,"logprobs":true,"top_logprobs":3,"n":1,"x":[1])"));
-  ASSERT_TRUE(ok);
-  EXPECT_EQ(ok->sampling.temperature, 0.5);
-  EXPECT_EQ(ok->sampling.seed, 7u);
-  EXPECT_EQ(ok->sampling.presence_penalty, -1.5);
-  EXPECT_EQ(ok->sampling.logprobs, 3u);
-  EXPECT_THAT(ok->stop, ElementsAre("a", "b"));
-  EXPECT_EQ(ok->max_tokens, 10u);
-  EXPECT_EQ(ok->slot, 1);
-  (void)request;
+      R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"seed":7,"presence_penalty":-1.5,)"
+      R"("frequency_penalty":1,"repeat_penalty":1.1,"repeat_last_n":64,"stop":["a","b"],"stream":true,)"
+      R"("stream_options":{"include_usage":true},"max_tokens":10,"id_slot":1,"cache_prompt":false,)"
+      R"("ignore_eos":true,"return_progress":true,"timings_per_token":true,"logprobs":true,"top_logprobs":3,)"
+      R"("n":1,"unknown_key":[1])");
+  lines::SamplingParams sampling;
+  sampling.temperature = 0.5;
+  sampling.top_p = 0.9;
+  sampling.top_k = 40;
+  sampling.min_p = 0.1;
+  sampling.seed = 7;
+  sampling.presence_penalty = -1.5;
+  sampling.frequency_penalty = 1;
+  sampling.repeat_penalty = 1.1;
+  sampling.repeat_last_n = 64;
+  sampling.logprobs = 3;
+  EXPECT_EQ(request.sampling, sampling);
+  EXPECT_THAT(request.stop, ElementsAre("a", "b"));
+  EXPECT_EQ(request.max_tokens, 10u);
+  EXPECT_EQ(request.slot, 1);
+  EXPECT_TRUE(request.stream && request.include_usage && request.return_progress &&
+              request.timings_per_token);
+  EXPECT_TRUE(request.ignore_eos && !request.cache_prompt);
 }
 
 TEST(ServerRequest, NullsAndMinusOneMeanAbsent) {
