@@ -22,6 +22,9 @@ endif()
 add_library(strata_flags INTERFACE)
 target_compile_options(strata_flags INTERFACE
   -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(strata_flags INTERFACE -Wno-restrict)  # g++ 12 sees overlaps in std::string operator+
+endif()
 target_include_directories(strata_flags INTERFACE ${PROJECT_SOURCE_DIR})
 if(STRATA_SANITIZE)
   target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE} -fno-omit-frame-pointer
