@@ -247,7 +247,7 @@ std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns) {
   if (!stored.head) return rows.take();
   const ManifestHead& head = *stored.head;
   rows.add("conversation", "{}", to_hex(head.id));
-  rows.add("label", "{}", head.label);
+  if (!head.label.empty()) rows.add("label", "{}", head.label);
   rows.add("tokens", "{}", head.token_count);
   rows.add("media marks", "{}", head.media_count);
   rows.add("payload", "{}", size_text(head.payload_bytes));
