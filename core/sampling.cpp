@@ -32,7 +32,8 @@ Status check_sampling(const lines::SamplingParams& params) {
   STRATA_TRY(check("presence_penalty", params.presence_penalty, -1000, 1000));
   STRATA_TRY(check("frequency_penalty", params.frequency_penalty, -1000, 1000));
   if (params.logprobs.value_or(0) > kMaxLogProbs)
-    return make_error(ErrorCode::invalid, fmt::format("logprobs is {}, at most {}", *params.logprobs, kMaxLogProbs));
+    return make_error(ErrorCode::invalid,
+                      fmt::format("logprobs is {}, at most {}", *params.logprobs, kMaxLogProbs));
   return {};
 }
 
@@ -132,7 +133,8 @@ Token Sampler::draw(const std::vector<Candidate>& candidates) {
   return candidates.front().token;  // rounding left a rest: the most probable one
 }
 
-// Fills the alternatives, and −(logarithm of the sum) as log probability: the drawn token's logit is added later.
+// Fills the alternatives, and −(logarithm of the sum) as log probability: the drawn token's logit is added
+// later.
 void Sampler::add_log_probabilities(std::span<const float> logits, SampledToken& result) const {
   std::vector<Candidate> all;
   for (size_t i = 0; i < logits.size(); ++i)

@@ -1,9 +1,10 @@
 // Logits → the next token. One sampler per request; it remembers the tokens that penalties count.
 //
-// Order: penalties, then (greedy: the largest) or top_k, top_p, min_p, temperature, draw. Equal logits are ordered by
-// the lower token id, sums run in that order and the generator is our own, so equal inputs give equal tokens on every
-// machine. Log probabilities are those of the model's distribution: before penalties, cuts and temperature.
-// Errors: invalid, parameters out of range; internal, logits without a finite value. One thread at a time.
+// Order: penalties, then (greedy: the largest) or top_k, top_p, min_p, temperature, draw. Equal logits are
+// ordered by the lower token id, sums run in that order and the generator is our own, so equal inputs give
+// equal tokens on every machine. Log probabilities are those of the model's distribution: before penalties,
+// cuts and temperature. Errors: invalid, parameters out of range; internal, logits without a finite value.
+// One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,13 @@
 
 namespace strata {
 
-// Ranges: temperature ≥ 0, 0 ≤ top_p, min_p ≤ 1, repeat_penalty > 0, penalties finite, at most 64 alternatives.
+// Ranges: temperature ≥ 0, 0 ≤ top_p, min_p ≤ 1, repeat_penalty > 0, penalties finite, at most 64
+// alternatives.
 [[nodiscard]] Status check_sampling(const lines::SamplingParams& params);
 
 struct SampledToken {
   Token token = 0;
-  double logprob = 0;                        // 0 unless log probabilities were asked for
+  double logprob = 0;                         // 0 unless log probabilities were asked for
   std::vector<std::pair<Token, double>> top;  // most probable first; as many as asked for
 };
 

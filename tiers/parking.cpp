@@ -277,6 +277,7 @@ void Stack::prune_checkpoints(Slot& from) {
 void Stack::begin_shutdown() {
   if (shutting_down_) return;
   shutting_down_ = true;
+  if (disk_ && options_.disk_persist) ram_->keep_unwritten();
   if (disk_) {
     shutdown_base_bytes_ = disk_->done_bytes();
     shutdown_base_count_ = disk_->published_count();
@@ -301,15 +302,18 @@ bool Stack::park_idle_slots() {
     shutdown_parking_.reset();
   }
   for (Slot& from : slots_) {
-    if (from.empty() || from.one_shot || stored_state(from) || shutdown_skipped_.contains(from.id)) continue;
+    if (from.empty() || from.one_shot || stored_state(from) || shutdown_tried_.contains(from.id)) continue;
     SkipReason why = SkipReason::off;
     shutdown_parking_ = start_parking(from, from.length(), why);
-    if (shutdown_parking_) return false;
+    if (shutdown_parking_) {
+      shutdown_tried_.insert(from.id);
+      return false;
+    }
     // What is parked already makes room by being written; then this one is tried again.
     ram_->spill_all();
     if (why == SkipReason::budget && !disk_->settled()) return false;
     skip_parking(from, why, 0);
-    shutdown_skipped_.insert(from.id);
+    shutdown_tried_.insert(from.id);
   }
   return true;
 }

@@ -71,7 +71,7 @@ std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes) {
       victims.keys.push_back(entry.key);
       freed.add(*entry.image);
     }
-    if (target_ == nullptr) break;  // both passes are the same without a disk
+    if (target_ == nullptr || !may_lose_) break;  // without a disk both passes are the same
   }
   if (freed.bytes() >= bytes) return victims;
   std::vector<PartRef> copies;

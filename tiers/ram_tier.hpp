@@ -70,6 +70,8 @@ class RamTier {
   // --- room
   // Makes room for `bytes` (sum of class sizes) or says why not, and then nothing was dropped.
   std::optional<SkipReason> make_room(uint64_t bytes);
+  // At shutdown nothing unwritten may be dropped to make room: whoever needs room waits for the writer.
+  void keep_unwritten() { may_lose_ = false; }
   Result<HostBufferRef> allocate(uint64_t bytes) { return pool_.allocate(bytes); }
   // Hands the oldest images to the spill target until enough of the budget can be freed at once.
   void spill_ahead();
@@ -122,6 +124,7 @@ class RamTier {
   std::unordered_map<uint64_t, Position> by_key_;
   std::unordered_map<const Part*, uint32_t> users_;
   uint64_t largest_park_bytes_ = 0;
+  bool may_lose_ = true;
 };
 
 }  // namespace strata

@@ -165,7 +165,7 @@ class Stack final : public TierStack {
   uint64_t next_key_ = 1;
   bool shutting_down_ = false;
   bool shutdown_parked_ = false;
-  std::set<SlotId> shutdown_skipped_;
+  std::set<SlotId> shutdown_tried_;  // parked once, or refused
   uint64_t shutdown_base_bytes_ = 0;
   uint64_t shutdown_base_count_ = 0;
 };

@@ -64,7 +64,7 @@ int fail_to_start(EventWriter& output, Log* log, const Error& error) {
   return 1;
 }
 
-void serve_session(EngineHost& host, EventWriter& output, Log& log, int signals) {
+void serve_session(EngineHost& host, InputMailbox& mailbox, EventWriter& output, Log& log, int signals) {
   output.emit(host.info(release()));
   output.emit(lines::Ready{host.model().info().context_tokens, host.model().info().slots});
   output.flush();
@@ -75,7 +75,6 @@ void serve_session(EngineHost& host, EventWriter& output, Log& log, int signals)
                           allowance_ns / kSecondNs));
     std::abort();
   });
-  InputMailbox mailbox(kMailboxMessages);
   CommandReader reader(STDIN_FILENO, signals, mailbox);
   Engine engine({host.model(), host.tiers(), host.clock(), host.random(), log, host.metrics(), output}, {});
   SessionLoop loop({engine, host.tiers(), host.clock(), log, host.metrics(), output, mailbox,
@@ -89,9 +88,10 @@ int run_engine(const Settings& settings) {
   EventWriter output(take_standard_output());
   auto log = open_log(settings.log);
   if (!log.ok()) return fail_to_start(output, nullptr, log.error());
-  auto host = EngineHost::open(engine_settings(settings), **log);
+  InputMailbox mailbox(kMailboxMessages);
+  auto host = EngineHost::open(engine_settings(settings), **log, [&mailbox] { mailbox.wake(); });
   if (!host.ok()) return fail_to_start(output, log->get(), host.error());
-  serve_session(**host, output, **log, signals);
+  serve_session(**host, mailbox, output, **log, signals);
   return 0;
 }
 

@@ -68,7 +68,9 @@ void SessionLoop::report_drain(const DrainProgress& progress, bool last) {
   const uint64_t now_ns = ports_.clock.monotonic_ns();
   if (!asked_) return;
   if (!last && drain_report_ns_ != 0 && now_ns - drain_report_ns_ < kDrainReportNs) return;
+  if (last && drain_reported_ == std::pair(progress.done_bytes, progress.total_bytes)) return;
   drain_report_ns_ = now_ns;
+  drain_reported_ = std::pair(progress.done_bytes, progress.total_bytes);
   ports_.output.emit(lines::Drain{progress.done_bytes, progress.total_bytes});
 }
 

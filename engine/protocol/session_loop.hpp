@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -69,6 +71,7 @@ class SessionLoop {
   bool terminated_ = false;  // SIGTERM was seen
   bool hurry_ = false;
   uint64_t drain_report_ns_ = 0;
+  std::optional<std::pair<uint64_t, uint64_t>> drain_reported_;  // done and total
 };
 
 }  // namespace strata

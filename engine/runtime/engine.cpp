@@ -53,21 +53,19 @@ void Engine::generate(lines::Generate ask) {
     ports_.events.emit(lines::Failed{std::nullopt, fmt::format("request {}: the id is in use", id)});
     return;
   }
-  auto sampler = Sampler::make(ask.sampling, ports_.random.next());
-  if (!sampler.ok()) {
-    ports_.events.emit(lines::Failed{id, sampler.error().message});
-    return;
-  }
+  Result<Sampler> sampler = Sampler::make(ask.sampling, ports_.random.next());
+  if (!sampler.ok()) return refuse(id, sampler.error());
   sampler->accept(ask.tokens);
   TierRequest wanted{id, ask.tokens, ask.media, ask.borders, ask.salt, ask.slot, ask.use_cache, ask.keep};
-  if (const Status admitted = ports_.tiers.admit(std::move(wanted)); !admitted.ok()) {
-    ports_.metrics.add("strata_requests_refused_total",
-                       fmt::format("code=\"{}\"", to_string(admitted.error().code)));
-    ports_.events.emit(lines::Failed{id, admitted.error().message});
-    return;
-  }
+  if (const Status admitted = ports_.tiers.admit(std::move(wanted)); !admitted.ok())
+    return refuse(id, admitted.error());
   requests_.push_back(std::make_unique<Request>(Request{std::move(ask), std::move(*sampler)}));
   publish_gauges();
+}
+
+void Engine::refuse(RequestId id, const Error& error) {
+  ports_.metrics.add("strata_requests_refused_total", fmt::format("code=\"{}\"", to_string(error.code)));
+  ports_.events.emit(lines::Failed{id, error.message});
 }
 
 void Engine::stop(RequestId id) {
@@ -225,18 +223,17 @@ void Engine::prompt_finished(Request& request, std::span<const float> logits) {
 }
 
 void Engine::choose_token(Request& request, std::span<const float> logits) {
-  const Result<SampledToken> sampled = request.sampler.sample(logits);
-  if (!sampled.ok()) return fail(request, sampled.error());
-  const SampledToken& chosen = *sampled;
+  const Result<SampledToken> chosen = request.sampler.sample(logits);
+  if (!chosen.ok()) return fail(request, chosen.error());
   const RequestId id = request.ask.id;
-  if (ports_.model.is_end_of_generation(chosen.token) && !request.ask.ignore_end)
+  if (ports_.model.is_end_of_generation(chosen->token) && !request.ask.ignore_end)
     return finish(request, lines::Finish::stop);
-  request.sampler.accept(chosen.token);
-  request.next = chosen.token;
+  request.sampler.accept(chosen->token);
+  request.next = chosen->token;
   ++request.generated;
-  ports_.events.emit(lines::TokenLine{id, chosen.token});
+  ports_.events.emit(lines::TokenLine{id, chosen->token});
   if (request.ask.sampling.logprobs)
-    ports_.events.emit(lines::LogProbs{id, chosen.token, chosen.logprob, chosen.top});
+    ports_.events.emit(lines::LogProbs{id, chosen->token, chosen->logprob, chosen->top});
   const bool context_full = request.prompt_tokens() + request.generated >= ports_.model.info().context_tokens;
   if (request.generated >= request.ask.max_tokens || context_full) finish(request, lines::Finish::length);
 }

@@ -82,6 +82,7 @@ class Engine {
   struct Batch;
   using RequestRef = std::unique_ptr<Request>;
 
+  void refuse(RequestId id, const Error& error);
   bool place(Request& request);
   bool decode_step();
   Batch compose_batch();

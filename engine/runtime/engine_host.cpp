@@ -73,7 +73,7 @@ struct EngineHost::Parts {
       : settings(wanted), log(log_port), registry(log_port, clock) {}
 
   Status make_model();
-  Status make_disk();
+  Status make_disk(std::function<void()> wake);
   Status make_tiers();
   void announce() const;
 
@@ -89,6 +89,7 @@ struct EngineHost::Parts {
   std::unique_ptr<Model> model;
   Identity identity;
   std::unique_ptr<IoQueue> reader;
+  std::unique_ptr<IoQueue> writer_io;
   std::unique_ptr<WriterThread> writer;
   std::unique_ptr<TierStack> tiers;
 };
@@ -103,12 +104,11 @@ Status EngineHost::Parts::make_model() {
   return {};
 }
 
-Status EngineHost::Parts::make_disk() {
+Status EngineHost::Parts::make_disk(std::function<void()> wake) {
   if (settings.tiers.disk_folder.empty()) return {};
   STRATA_ASSIGN(reader, registry.make_io(settings.io, {}));
-  // The loop looks for results by itself while anything is being written: nobody has to be woken.
-  STRATA_ASSIGN(writer, WriterThread::start(
-                            files, clock, [this] { return registry.make_io(settings.io, {}); }, [] {}));
+  STRATA_ASSIGN(writer_io, registry.make_io(settings.io, {}));
+  writer = std::make_unique<WriterThread>(files, *writer_io, clock, log, std::move(wake));
   return {};
 }
 
@@ -142,11 +142,12 @@ void EngineHost::Parts::announce() const {
     log.write(LogLevel::info, "strata: conversation disk: off: no --conversation-disk-dir");
 }
 
-Result<std::unique_ptr<EngineHost>> EngineHost::open(const EngineSettings& settings, Log& log) {
+Result<std::unique_ptr<EngineHost>> EngineHost::open(const EngineSettings& settings, Log& log,
+                                                     std::function<void()> wake) {
   auto parts = std::make_unique<Parts>(settings, log);
   STRATA_TRY(load_plugins(parts->registry, settings));
   STRATA_TRY(parts->make_model());
-  STRATA_TRY(parts->make_disk());
+  STRATA_TRY(parts->make_disk(std::move(wake)));
   STRATA_TRY(parts->make_tiers());
   return std::unique_ptr<EngineHost>(new EngineHost(std::move(parts)));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,7 +49,9 @@ Status load_plugins(PluginRegistry& registry, const EngineSettings& settings);
 
 class EngineHost {
  public:
-  static Result<std::unique_ptr<EngineHost>> open(const EngineSettings& settings, Log& log);
+  // wake: called from another thread when the engine loop should step soon; must outlive the host.
+  static Result<std::unique_ptr<EngineHost>> open(const EngineSettings& settings, Log& log,
+                                                  std::function<void()> wake = [] {});
   ~EngineHost();
   EngineHost(const EngineHost&) = delete;
   EngineHost& operator=(const EngineHost&) = delete;

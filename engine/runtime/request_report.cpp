@@ -59,18 +59,10 @@ std::string log_line(const RequestReport& report) {
 }
 
 void count(Metrics& metrics, const RequestReport& report) {
-  const Placement& placement = report.placement;
   metrics.add("strata_requests_total", fmt::format("finish=\"{}\"", finish_label(report.finish)));
-  if (placement.slot != kNoSlot) {
-    const std::string tier = fmt::format("tier=\"{}\"", to_string(placement.tier));
-    const std::string reason = fmt::format("reason=\"{}\"", label(placement.cause.reason));
-    if (placement.reused_tokens > 0) {
-      metrics.add("strata_cache_hits_total", tier);
-      metrics.add("strata_reused_tokens_total", tier, placement.reused_tokens);
-    }
-    if (placement.cause.reason != ReadReason::none) metrics.add("strata_cache_misses_total", reason);
-    metrics.add("strata_read_tokens_total", reason, report.read_tokens);
-  }
+  if (report.read_tokens > 0)
+    metrics.add("strata_read_tokens_total", fmt::format("reason=\"{}\"", label(report.placement.cause.reason)),
+                report.read_tokens);
   metrics.add("llamacpp:prompt_tokens_total", {}, report.read_tokens);
   metrics.add("llamacpp:prompt_seconds_total", {}, seconds(report.read_ns));
   metrics.add("llamacpp:tokens_predicted_total", {}, report.generated_tokens);

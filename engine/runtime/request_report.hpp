@@ -1,5 +1,5 @@
 // What a finished request says about itself: its log line (shape in docs/operations.md), its DONE event and
-// its share of the metrics (OBS-1). Pure but for the metrics. One thread.
+// its share of the metrics (OBS-1; hits and misses are counted by the tiers). Pure but for the metrics. One thread.
 #pragma once
 
 #include <cstdint>

@@ -17,11 +17,12 @@ namespace {
 constexpr int kLowestBestEffort = 7;
 
 // Best effort: without the right to do so the writer merely competes harder.
-void lower_priority() {
+bool lower_priority() {
   const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
-  (void)::setpriority(PRIO_PROCESS, thread, limits::kWriterNice);
-  (void)::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread,
-                  IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, kLowestBestEffort));
+  const bool nice = ::setpriority(PRIO_PROCESS, thread, limits::kWriterNice) == 0;
+  const bool io = ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, thread,
+                            IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, kLowestBestEffort)) == 0;
+  return nice && io;
 }
 
 }  // namespace
@@ -41,21 +42,8 @@ class WriterThread::Gate final : public TransferGate {
   uint64_t deadline_ns_ = 0;  // of the running job
 };
 
-Result<std::unique_ptr<WriterThread>> WriterThread::start(FileSystem& files, Clock& clock,
-                                                          MakeQueue make_queue, Wake wake) {
-  std::unique_ptr<WriterThread> writer(new WriterThread(files, clock, std::move(wake)));
-  writer->thread_ =
-      std::thread([self = writer.get(), make_queue = std::move(make_queue)] { self->run(make_queue); });
-  std::unique_lock lock(writer->mutex_);
-  writer->changed_.wait(lock, [&] { return writer->ready_; });
-  if (!writer->started_.ok()) {
-    const Error error = writer->started_.error();
-    lock.unlock();
-    return error;
-  }
-  lock.unlock();
-  return writer;
-}
+WriterThread::WriterThread(FileSystem& files, IoQueue& io, Clock& clock, Log& log, Wake wake)
+    : files_(files), io_(io), clock_(clock), log_(log), wake_(std::move(wake)), thread_([this] { run(); }) {}
 
 WriterThread::~WriterThread() {
   {
@@ -106,21 +94,11 @@ bool WriterThread::held_back() const {
 
 // ---- the writer's end
 
-void WriterThread::run(const MakeQueue& make_queue) {
-  lower_priority();
-  const auto io = make_queue();
-  {
-    const std::lock_guard lock(mutex_);
-    if (!io.ok()) started_ = io.error();
-    ready_ = true;
-  }
-  changed_.notify_all();
-  if (io.ok()) serve(**io);
-}
-
-void WriterThread::serve(IoQueue& io) {
+void WriterThread::run() {
+  if (!lower_priority())
+    log_.write(LogLevel::info, "strata: the disk writer keeps the priority of the engine");
   Gate gate(*this);
-  DiskWriter writer(files_, io, clock_, &gate);
+  DiskWriter writer(files_, io_, clock_, &gate);
   for (Queued next; next_job(next);) {
     gate.set_deadline(next.deadline_ns);
     WriteResult result = writer.run(next.job);
@@ -150,7 +128,7 @@ void WriterThread::deliver(WriteResult result) {
     const std::lock_guard lock(mutex_);
     results_.push_back(std::move(result));
   }
-  wake_();
+  if (wake_) wake_();
 }
 
 bool WriterThread::must_wait(uint64_t deadline_ns) const {

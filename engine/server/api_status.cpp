@@ -77,6 +77,10 @@ void Api::health(const ExchangePtr& exchange) {
   JsonWriter json;
   json.begin_object().member("status", "ok");
   if (!engine.ready()) json.member("engine", "ended; the next request starts it again");
+  // A tier that was asked for and cannot work is no reason to be taken out of service, but it is said
+  // (OBS-2).
+  if (const std::string why = engine.info("disk_off_reason"); !why.empty())
+    json.key("warnings").begin_array().value("the disk tier is off: " + why).end_array();
   json.end_object();
   respond_json(*exchange, json.take());
 }

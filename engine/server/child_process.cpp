@@ -87,6 +87,7 @@ struct ChildProcess::Run : std::enable_shared_from_this<Run> {
   std::array<char, kReadBytes> chunk{};
   std::string partial;
   int reap_tries = 0;
+  bool too_long = false;  // it sent a line above the limit
 
   void read() {
     output.async_read_some(asio::buffer(chunk), [self = shared_from_this()](const auto& error, size_t bytes) {
@@ -102,6 +103,7 @@ struct ChildProcess::Run : std::enable_shared_from_this<Run> {
       const size_t end = bytes.find('\n');
       partial += bytes.substr(0, end);
       if (partial.size() > owner->max_line_bytes_) {
+        too_long = true;
         ::kill(pid, SIGKILL);
         reap();
         return false;
@@ -141,7 +143,7 @@ struct ChildProcess::Run : std::enable_shared_from_this<Run> {
     ChildProcess& process = *std::exchange(owner, nullptr);
     close();
     process.run_.reset();
-    process.on_end(done < 0 ? "ended" : describe(status));
+    process.on_end(too_long ? "sent a line that is too long" : done < 0 ? "ended" : describe(status));
   }
 
   void close() {

@@ -1,6 +1,6 @@
 // The engine as a real child process: argv is started with pipes for stdin and stdout, stderr is inherited.
-// Lines are cut at limits::kMaxLineBytes: a longer one ends the process. The io_context must outlive the
-// object; one thread.
+// Lines have a limit: a longer one ends the process. The io_context must outlive the object; one thread. The
+// program must ignore SIGPIPE.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -34,6 +34,8 @@ const json::value* JsonReader::find(std::string_view key) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+bool JsonReader::has(std::string_view key) const { return object_.contains({key.data(), key.size()}); }
+
 void JsonReader::fail(ApiError error) {
   if (!error_) error_ = std::move(error);
 }

@@ -23,6 +23,7 @@ class JsonReader {
   JsonReader(const boost::json::object& object, std::string path) : object_(object), path_(std::move(path)) {}
 
   [[nodiscard]] const boost::json::value* find(std::string_view key) const;  // null is absent
+  [[nodiscard]] bool has(std::string_view key) const;                        // null counts
   std::optional<bool> boolean(std::string_view key);
   std::optional<double> number(std::string_view key, double lowest, double highest);
   std::optional<int64_t> integer(std::string_view key, int64_t lowest, int64_t highest);

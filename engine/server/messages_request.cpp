@@ -90,6 +90,8 @@ ChatMessage read_message(JsonReader& message) {
   const std::string role(template_role(given));
   if (role.empty() && !message.error())
     message.refuse("role", "must be system, developer, user, assistant or tool");
+  // An assistant's turn may consist of tool calls alone.
+  if (!message.has("content") && role != "assistant") message.refuse("content", "is missing");
   std::string content = read_content(message);
   if (role == "assistant") {
     const std::string calls = read_tool_calls(message);

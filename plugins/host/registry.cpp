@@ -127,7 +127,7 @@ Result<std::vector<const PluginRegistry::Impl::Entry*>> PluginRegistry::Impl::ca
     std::stable_sort(found.begin(), found.end(),
                      [](const Entry* a, const Entry* b) { return a->probe > b->probe; });
   } else {
-    found.resize(1);
+    found.erase(found.begin() + 1, found.end());
   }
   return found;
 }

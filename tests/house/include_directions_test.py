@@ -32,22 +32,23 @@ PLUGIN = ("plugins/abi/", "plugins/sdk/")
 C_STANDARD = re.compile(r"^(stdint|stddef|stdbool|string)\.h$")
 CXX_STANDARD = re.compile(r"^[a-z_]+$")
 # Operating system headers live in these folders; elsewhere a port is used.
-MAY_CALL_THE_SYSTEM = ("core/posix", "plugins/", "engine/", "bench/", "tests/", "tools/")
-# Vendor header prefix → folders that may include it.
+MAY_CALL_THE_SYSTEM = ("core/posix/", "plugins/", "engine/")
+# Vendor header prefix → folders that may include it, beside those of MAY_INCLUDE_ANYTHING.
 VENDORS = {
-    "tl/": ("core/", "engine/", "tests/", "bench/"),
-    "fmt/": ("",),
-    "xxh": ("core/", "tests/", "bench/"),
-    "boost/": ("engine/server/", "tests/"),
+    "tl/": ("core/", "engine/"),
+    "fmt/": ("core/", "tiers/", "plugins/", "engine/"),
+    "xxh": ("core/",),
+    "boost/": ("engine/server/",),
     "spdlog/": ("engine/",),
     "CLI/": ("engine/cli/",),
-    "liburing": ("plugins/io_uring/", "bench/"),
+    "liburing": ("plugins/io_uring/",),
     "tbb/": ("engine/runtime/",),
     "oneapi/": ("engine/runtime/",),
-    "gtest/": ("tests/", "bench/"),
-    "gmock/": ("tests/", "bench/"),
-    "benchmark/": ("bench/",),
+    "gtest/": (),
+    "gmock/": (),
+    "benchmark/": (),
 }
+MAY_INCLUDE_ANYTHING = ("bench/", "tests/", "tools/")
 
 
 def rules_for(path):
@@ -68,7 +69,7 @@ def quoted_complaint(path, target):
         return f'includes "{target}": write the path from the repository\'s root'
     if not target.startswith(tuple(allowed)) or (forbidden and target.startswith(forbidden)):
         return f'may not include "{target}"'
-    if not path.startswith(("tests/", "bench/", "tools/")) and target.startswith(("tests/", "bench/", "tools/")):
+    if not path.startswith(MAY_INCLUDE_ANYTHING) and target.startswith(MAY_INCLUDE_ANYTHING):
         return f'may not include "{target}": the program does not know its tests'
     return None
 
@@ -76,7 +77,7 @@ def quoted_complaint(path, target):
 def angle_complaint(path, target):
     if path.startswith("plugins/abi/"):
         return None if C_STANDARD.match(target) else "may include <stdint.h> and its like only"
-    if CXX_STANDARD.match(target):
+    if CXX_STANDARD.match(target) or path.startswith(MAY_INCLUDE_ANYTHING):
         return None
     for prefix, folders in VENDORS.items():
         if target.startswith(prefix):

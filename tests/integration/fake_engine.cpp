@@ -33,6 +33,7 @@ struct Options {
   uint32_t slots = 2;
   std::string journal;
   std::string fail_start;   // ERR - <reason>, then exit
+  std::string disk_off;     // INFO disk_off_reason
   std::string start_after;  // READY only when this file exists
   uint32_t drains = 0;      // DRAIN lines at QUIT
   bool ignore_quit = false;
@@ -243,6 +244,7 @@ void parse(int argc, char** argv) {
     if (name == "--slots") options.slots = static_cast<uint32_t>(std::stoul(value));
     if (name == "--journal") options.journal = value;
     if (name == "--fail-start") options.fail_start = value;
+    if (name == "--disk-off") options.disk_off = value;
     if (name == "--start-after") options.start_after = value;
     if (name == "--drains") options.drains = static_cast<uint32_t>(std::stoul(value));
     if (name == "--ignore-quit") options.ignore_quit = value == "1";
@@ -260,7 +262,7 @@ int main(int argc, char** argv) {
     say(lines::Failed{std::nullopt, options.fail_start.empty() ? "told to fail" : options.fail_start});
     return 1;
   }
-  say(lines::Info{{{"engine", "9.9"}, {"model", "bytes"}}});
+  say(lines::Info{{{"engine", "9.9"}, {"model", "bytes"}, {"disk_off_reason", options.disk_off}}});
   while (!options.start_after.empty() && ::access(options.start_after.c_str(), F_OK) != 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   say(lines::Ready{options.context, options.slots});

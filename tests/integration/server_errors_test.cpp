@@ -120,7 +120,11 @@ TEST_F(ServerErrors, WhatIsNotHttpIs400) {
         "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
         "GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"})
+        "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"})
     expect_error(raw(bytes), 400, "invalid_request_error");
 }
 

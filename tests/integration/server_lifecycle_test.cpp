@@ -41,6 +41,13 @@ TEST(ServerLifecycle, EverythingButHealthAnswers503WhileLoading) {
   EXPECT_EQ(server.chat("@say(x)").status, 200);
 }
 
+// OBS-2
+TEST(ServerLifecycle, TierThatCannotWorkIsSaidInHealth) {
+  const ServerProcess server({{}, {"--disk-off", "the folder is full"}, true});
+  EXPECT_EQ(server.get("/health").body,
+            R"({"status":"ok","warnings":["the disk tier is off: the folder is full"]})");
+}
+
 TEST(ServerLifecycle, EngineThatCannotStartEndsTheServerWithItsReason) {
   ServerProcess server({{}, {"--fail-start", "the folder is in use"}, false});
   EXPECT_EQ(server.wait_exit(), 1);

@@ -5,7 +5,7 @@
 
 #include "core/check.hpp"
 
-namespace strata::test {
+namespace strata::testing {
 namespace {
 
 constexpr int kPoison = 0xff;  // four of them are a NaN
@@ -146,4 +146,4 @@ Result<bool> PlainDevice::done(DeviceEvent /*event*/) { return true; }
 Status PlainDevice::wait(DeviceEvent /*event*/) { return {}; }
 Status PlainDevice::stream_wait(DeviceStream /*stream*/, DeviceEvent /*event*/) { return {}; }
 
-}  // namespace strata::test
+}  // namespace strata::testing

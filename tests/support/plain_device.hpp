@@ -11,7 +11,7 @@
 #include "core/device.hpp"
 #include "plugins/abi/strata_device.h"
 
-namespace strata::test {
+namespace strata::testing {
 
 class PlainDevice final : public Device {
  public:
@@ -52,4 +52,4 @@ class PlainDevice final : public Device {
   uint32_t fail_allocation_ = 0;
 };
 
-}  // namespace strata::test
+}  // namespace strata::testing

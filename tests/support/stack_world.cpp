@@ -50,12 +50,15 @@ std::vector<Token> prompt_of(uint64_t seed, uint32_t tokens) {
   return prompt;
 }
 
-StackWorld::StackWorld(StackWorldOptions options) : options_(std::move(options)), random_(options_.seed) { open(); }
+StackWorld::StackWorld(StackWorldOptions options) : options_(std::move(options)), random_(options_.seed) {
+  open();
+}
 
 StackWorld::~StackWorld() = default;
 
 void StackWorld::open() {
-  const PluginOptions device{{"device_host.poison", "1"}, {"device_host.seed", std::to_string(options_.seed)}};
+  const PluginOptions device{{"device_host.poison", "1"},
+                             {"device_host.seed", std::to_string(options_.seed)}};
   device_ = std::move(*plugins_.registry.make_device("host", device));
   auto model = plugins_.registry.make_model("reference", tiny_model(options_), *device_);
   ASSERT_TRUE(model.ok()) << model.error().message;
@@ -69,8 +72,8 @@ void StackWorld::open() {
   identity_.fields = *model_->identity_fields();
   identity_.configuration = configuration_digest(identity_.fields);
   identity_.model = Digest{1, 2};
-  const TierPorts ports{*model_,  *device_, clock_, memory_,      random_,
-                        log_,     metrics_, &files_, reader_.get(), queue_.get()};
+  const TierPorts ports{*model_, *device_, clock_,  memory_,       random_,
+                        log_,    metrics_, &files_, reader_.get(), queue_.get()};
   auto stack = TierStack::open(options_.tiers, ports, identity_);
   opened = stack.ok() ? Status() : Status(stack.error());
   if (stack.ok()) stack_ = std::move(*stack);

@@ -1,5 +1,5 @@
-// The tiers in a test's hand: the reference model (tiny) on a device whose copies come late, files in memory, a writer
-// that runs when told, a clock that moves when told. One thread.
+// The tiers in a test's hand: the reference model (tiny) on a device whose copies come late, files in memory,
+// a writer that runs when told, a clock that moves when told. One thread.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ namespace strata::testing {
 struct StackWorldOptions {
   std::string layout = "attention";
   int stages = 1;
-  bool whole = false;              // state in one checkpoint instead of blocks
+  bool whole = false;  // state in one checkpoint instead of blocks
   int slots = 2;
-  uint64_t seed = 7;               // of the device's and the disk's order
+  uint64_t seed = 7;  // of the device's and the disk's order
   TierOptions tiers;
-  bool writes_run = true;          // every step also runs the writer; otherwise the test does
+  bool writes_run = true;  // every step also runs the writer; otherwise the test does
 };
 
 // A tiny model: 4 layers, blocks of 16 tokens, context of 512.
@@ -48,8 +48,8 @@ class StackWorld {
   explicit StackWorld(StackWorldOptions options);
   ~StackWorld();
 
-  // A new model, device and stack on the same files. The old stack is dropped as it is, as by a crash, unless the test
-  // drained it before.
+  // A new model, device and stack on the same files. The old stack is dropped as it is, as by a crash, unless
+  // the test drained it before.
   void restart();
   void shutdown();  // begin_shutdown and steps until finished
 

@@ -71,9 +71,6 @@ TEST(EngineLoop, ReadsOnlyWhatWasNotReused) {
   EXPECT_EQ(resume.at(0).tokens, 90U);
   EXPECT_EQ(resume.at(0).tier, Tier::ram);
   EXPECT_DOUBLE_EQ(resume.at(0).ms, 5.0);
-  EXPECT_EQ(bench.metrics.value("strata_cache_hits_total", "tier=\"ram\""), 1);
-  EXPECT_EQ(bench.metrics.value("strata_reused_tokens_total", "tier=\"ram\""), 90);
-  EXPECT_EQ(bench.metrics.value("strata_cache_misses_total", "reason=\"none\""), 0);
   EXPECT_EQ(bench.metrics.value("llamacpp:prompt_tokens_total"), 10);
 }
 
@@ -283,6 +280,28 @@ TEST(EngineLoop, RefusalsNameTheRequestAndCostNothing) {
   EXPECT_EQ(failed[0].id, 1U);
   EXPECT_THAT(failed[0].reason, HasSubstr("longer than the context"));
   EXPECT_EQ(failed[1].id, 2U);
+}
+
+TEST(EngineLoop, SamplingParametersOutOfRangeAreRefusedBeforeAnythingElse) {
+  EngineBench bench;
+  auto request = ask(3, 10, 1);
+  request.sampling.top_p = 7;
+  bench.engine.generate(std::move(request));
+  EXPECT_EQ(bench.events.of<lines::Failed>().at(0).id, 3U);
+  EXPECT_EQ(bench.engine.open_requests(), 0U);
+  EXPECT_EQ(bench.engine.step(), Pace::idle);
+}
+
+TEST(EngineLoop, LogProbabilitiesFollowEachToken) {
+  EngineBench bench;
+  auto request = ask(1, 10, 2);
+  request.sampling.logprobs = 3;
+  bench.engine.generate(std::move(request));
+  bench.run_until_done();
+  const auto probabilities = bench.events.of<lines::LogProbs>();
+  ASSERT_EQ(probabilities.size(), 2U);
+  EXPECT_EQ(probabilities[0].token, 10);
+  EXPECT_EQ(probabilities[0].top.size(), 3U);
 }
 
 TEST(EngineLoop, AnIdInUseIsRefusedWithoutTouchingItsOwner) {

@@ -153,15 +153,14 @@ TEST(EngineReportGolden, RequestLines) {
             "(50.0 tok/s) until cancelled, because evicted");
 }
 
-TEST(EngineReport, CountsByTierAndReason) {
+TEST(EngineReport, CountsWhatWasReadByReason) {
   Metrics metrics;
   count(metrics, report_of(Tier::disk, 1000, {ReadReason::no_checkpoint, 0}));
   count(metrics, report_of(Tier::none, 0, {ReadReason::fresh, 0}));
-  EXPECT_EQ(metrics.value("strata_cache_hits_total", "tier=\"disk\""), 1);
-  EXPECT_EQ(metrics.value("strata_cache_misses_total", "reason=\"no_checkpoint\""), 1);
-  EXPECT_EQ(metrics.value("strata_cache_misses_total", "reason=\"new\""), 1);
+  EXPECT_EQ(metrics.value("strata_read_tokens_total", "reason=\"no_checkpoint\""), 164'000);
   EXPECT_EQ(metrics.value("strata_read_tokens_total", "reason=\"new\""), 165'000);
   EXPECT_EQ(metrics.value("strata_requests_total", "finish=\"stop\""), 2);
+  EXPECT_EQ(metrics.value("llamacpp:prompt_tokens_total"), 329'000);
   EXPECT_EQ(metrics.value("llamacpp:tokens_predicted_total"), 24);
   EXPECT_DOUBLE_EQ(metrics.value("llamacpp:predicted_tokens_seconds"), 50.0);
 }

@@ -2,13 +2,12 @@
 // STRATA_REGENERATE_GOLDEN=1 writes the golden file anew: only for a minor version that was never released.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <utility>
 
 #include "tests/support/abi_layout.h"
+#include "tests/support/golden.hpp"
 
 namespace strata {
 namespace {
@@ -34,15 +33,7 @@ std::string layout_in_c() {
   return text;
 }
 
-TEST(PluginAbi, LayoutIsThatOfTheGoldenFile_PLG1) {
-  const std::string path = STRATA_SOURCE_DIR "/tests/golden/abi_1_0.txt";
-  if (std::getenv("STRATA_REGENERATE_GOLDEN") != nullptr) std::ofstream(path) << layout_in_cpp();
-  std::ifstream file(path);
-  ASSERT_TRUE(file.is_open()) << path;
-  std::ostringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(layout_in_cpp(), golden.str());
-}
+TEST(PluginAbi, LayoutIsThatOfTheGoldenFile_PLG1) { testing::expect_golden("abi_1_0.txt", layout_in_cpp()); }
 
 TEST(PluginAbi, CAndCppAgree_PLG1) { EXPECT_EQ(layout_in_c(), layout_in_cpp()); }
 

@@ -138,6 +138,7 @@ TEST(ServerRequest, BadMessagesAre400AndNamed) {
       {R"({"messages":"hi"})", "\"messages\" must be an array"},
       {R"({"messages":["hi"]})", "messages[0]"},
       {R"({"messages":[{"content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"user"}]})", "\"messages[0].content\" is missing"},
       {R"({"messages":[{"role":"king","content":"x"}]})", "messages[0].role"},
       {R"({"messages":[{"role":"user","content":5}]})", "messages[0].content"},
       {R"({"messages":[{"role":"user","content":[5]}]})", "messages[0].content[0]"},

@@ -1,5 +1,6 @@
-// Invariant 1: a restored conversation answers exactly as one that was never parked, for every layout of state, from
-// every tier. Logits are compared bit for bit. (RAM-2, RAM-3, DISK-1, DISK-6, DISK-11, B-1, B-2, B-3)
+// Invariant 1: a restored conversation answers exactly as one that was never parked, for every layout of
+// state, from every tier. Logits are compared bit for bit. (RAM-2, RAM-3, DISK-1, DISK-6, DISK-11, B-1, B-2,
+// B-3)
 #include <gtest/gtest.h>
 
 #include "tests/support/stack_world.hpp"

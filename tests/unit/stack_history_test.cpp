@@ -1,6 +1,6 @@
-// Random histories of switching agents over small budgets: at every step the budgets hold (invariants 2 and 3, DISK-3),
-// and every answer equals that of a world without a cache (invariant 1), whatever was parked, spilled, evicted, forked
-// or restarted in between.
+// Random histories of switching agents over small budgets: at every step the budgets hold (invariants 2 and
+// 3, DISK-3), and every answer equals that of a world without a cache (invariant 1), whatever was parked,
+// spilled, evicted, forked or restarted in between.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -80,7 +80,8 @@ TEST_P(Histories, KeepBudgetsAndAnswers) {
     const Answer answer = world.ask(agent.tokens, kGenerate);
     ASSERT_TRUE(answer.failure.empty()) << answer.failure;
     ASSERT_EQ(answer, expected(plain, agent.tokens))
-        << "turn " << turn << " reused " << answer.placement.reused_tokens << " from " << to_string(answer.placement.tier);
+        << "turn " << turn << " reused " << answer.placement.reused_tokens << " from "
+        << to_string(answer.placement.tier);
     ++tiers_seen[answer.placement.tier];
     agent.tokens.insert(agent.tokens.end(), answer.tokens.begin(), answer.tokens.end());
     agent.tokens = grow(agent.tokens, random.next(), 5 + static_cast<uint32_t>(random.next() % 40));
@@ -106,7 +107,8 @@ std::vector<History> histories() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Histories, ::testing::ValuesIn(histories()), [](const auto& info) {
-  return std::string(info.param.layout) + std::to_string(info.param.stages) + "seed" + std::to_string(info.param.seed);
+  return std::string(info.param.layout) + std::to_string(info.param.stages) + "seed" +
+         std::to_string(info.param.seed);
 });
 
 }  // namespace
