@@ -78,7 +78,7 @@ class Rows {
  public:
   template <class... Args>
   void add(std::string_view name, fmt::format_string<Args...> text, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), "{:<24}{}\n", name,
+    fmt::format_to(std::back_inserter(text_), "{:<24} {}\n", name,
                    printable(fmt::format(text, std::forward<Args>(args)...)));
   }
   [[nodiscard]] std::string take() { return std::move(text_); }
@@ -247,7 +247,7 @@ std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns) {
   if (!stored.head) return rows.take();
   const ManifestHead& head = *stored.head;
   rows.add("conversation", "{}", to_hex(head.id));
-  rows.add("label", "{}", head.label);
+  if (!head.label.empty()) rows.add("label", "{}", head.label);
   rows.add("tokens", "{}", head.token_count);
   rows.add("media marks", "{}", head.media_count);
   rows.add("payload", "{}", size_text(head.payload_bytes));
@@ -281,6 +281,15 @@ std::string info_json(const ConversationDetail& detail) {
   }
   if (detail.manifest != nullptr) write_parts(json, *detail.manifest);
   json.end_object();
+  return json.take() + "\n";
+}
+
+std::string info_list_json(const std::vector<std::string>& infos) {
+  JsonWriter json;
+  json.begin_object().key("conversations").begin_array();
+  for (const std::string& info : infos)
+    json.raw(std::string_view(info).substr(0, info.find_last_not_of('\n') + 1));
+  json.end_array().end_object();
   return json.take() + "\n";
 }
 

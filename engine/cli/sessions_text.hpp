@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/folder_check.hpp"
 #include "core/manifest.hpp"
@@ -28,6 +29,7 @@ struct ConversationDetail {
 [[nodiscard]] std::string list_json(const FolderListing& listing);
 [[nodiscard]] std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns);
 [[nodiscard]] std::string info_json(const ConversationDetail& detail);
+[[nodiscard]] std::string info_list_json(const std::vector<std::string>& infos);  // of info_json
 [[nodiscard]] std::string verify_text(const FolderVerdict& verdict);
 [[nodiscard]] std::string verify_json(const FolderVerdict& verdict);
 
