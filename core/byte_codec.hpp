@@ -38,7 +38,6 @@ class ByteWriter {
     if (bytes_.size() < size) bytes_.resize(size);
   }
   void align(size_t alignment) { zeros_up_to((bytes_.size() + alignment - 1) / alignment * alignment); }
-  void set_u64(size_t at, uint64_t value) { std::memcpy(bytes_.data() + at, &value, sizeof value); }
 
   [[nodiscard]] size_t size() const { return bytes_.size(); }
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }

@@ -173,10 +173,11 @@ Status check_session_header(const OpenFile& file, const ManifestHead& head, Conv
 class PartCheck {
  public:
   PartCheck(const std::function<void(uint64_t)>& progress, Verification& verification)
-      : progress_(progress), verification_(verification), piece_(kPieceBytes) {}
+      : progress_(progress), verification_(verification) {}
 
   Status check(const OpenFile& file, ConversationId id, const ManifestPart& part) {
     DigestStream digest(PartPlace{id, part.stage, part.first, part.kind});
+    piece_.resize(std::max<size_t>(piece_.size(), std::min<uint64_t>(kPieceBytes, part.length)));
     for (uint64_t done = 0; done < part.length;) {
       const auto piece = std::span(piece_).first(std::min<uint64_t>(piece_.size(), part.length - done));
       STRATA_TRY(file.read(piece, part.offset + done));

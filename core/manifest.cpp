@@ -20,8 +20,6 @@ bool ManifestHead::operator==(const ManifestHead&) const = default;
 namespace {
 
 constexpr std::string_view kMagic = "STRAINDX";
-constexpr size_t kHeadBytesAt = 16;
-constexpr size_t kTotalBytesAt = 24;
 constexpr size_t kFileBytes = 16;
 constexpr size_t kMediaBytes = 16;
 constexpr size_t kPartBytes = 48;

@@ -180,8 +180,6 @@ int run_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock
   return kWrongUse;
 }
 
-void add_sessions_command(CLI::App& app, int& exit_status);  // engine/cli/commands.hpp
-
 void add_sessions_command(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand("sessions", "stored conversations, offline");
   command->require_subcommand(1);

@@ -8,6 +8,10 @@
 #include "core/clock.hpp"
 #include "core/file_system.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace strata::cli {
 
 enum class SessionsAction : uint8_t { list, info, verify };

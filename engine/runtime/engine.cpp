@@ -53,6 +53,12 @@ void Engine::generate(lines::Generate ask) {
     ports_.events.emit(lines::Failed{std::nullopt, fmt::format("request {}: the id is in use", id)});
     return;
   }
+  auto sampler = Sampler::make(ask.sampling, ports_.random.next());
+  if (!sampler.ok()) {
+    ports_.events.emit(lines::Failed{id, sampler.error().message});
+    return;
+  }
+  sampler->accept(ask.tokens);
   TierRequest wanted{id, ask.tokens, ask.media, ask.borders, ask.salt, ask.slot, ask.use_cache, ask.keep};
   if (const Status admitted = ports_.tiers.admit(std::move(wanted)); !admitted.ok()) {
     ports_.metrics.add("strata_requests_refused_total",
@@ -60,8 +66,7 @@ void Engine::generate(lines::Generate ask) {
     ports_.events.emit(lines::Failed{id, admitted.error().message});
     return;
   }
-  Sampler sampler(ask.sampling, ports_.random.next());
-  requests_.push_back(std::make_unique<Request>(Request{std::move(ask), std::move(sampler)}));
+  requests_.push_back(std::make_unique<Request>(Request{std::move(ask), std::move(*sampler)}));
   publish_gauges();
 }
 
@@ -220,7 +225,9 @@ void Engine::prompt_finished(Request& request, std::span<const float> logits) {
 }
 
 void Engine::choose_token(Request& request, std::span<const float> logits) {
-  const Sampled chosen = request.sampler.sample(logits, request.ask.tokens);
+  const Result<SampledToken> sampled = request.sampler.sample(logits);
+  if (!sampled.ok()) return fail(request, sampled.error());
+  const SampledToken& chosen = *sampled;
   const RequestId id = request.ask.id;
   if (ports_.model.is_end_of_generation(chosen.token) && !request.ask.ignore_end)
     return finish(request, lines::Finish::stop);

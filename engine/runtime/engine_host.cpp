@@ -89,7 +89,6 @@ struct EngineHost::Parts {
   std::unique_ptr<Model> model;
   Identity identity;
   std::unique_ptr<IoQueue> reader;
-  std::unique_ptr<IoQueue> writer_io;
   std::unique_ptr<WriterThread> writer;
   std::unique_ptr<TierStack> tiers;
 };
@@ -107,8 +106,9 @@ Status EngineHost::Parts::make_model() {
 Status EngineHost::Parts::make_disk() {
   if (settings.tiers.disk_folder.empty()) return {};
   STRATA_ASSIGN(reader, registry.make_io(settings.io, {}));
-  STRATA_ASSIGN(writer_io, registry.make_io(settings.io, {}));
-  writer = std::make_unique<WriterThread>(files, *writer_io, clock, log);
+  // The loop looks for results by itself while anything is being written: nobody has to be woken.
+  STRATA_ASSIGN(writer, WriterThread::start(
+                            files, clock, [this] { return registry.make_io(settings.io, {}); }, [] {}));
   return {};
 }
 

@@ -36,10 +36,11 @@ typedef struct strata_io {
   strata_status (*info)(strata_instance*, strata_io_info* info, strata_error*);
   /* Accepts a prefix of ops; *accepted < count is back-pressure, not an error. */
   strata_status (*submit)(strata_instance*, const strata_io_op* ops, uint32_t count, uint32_t* accepted, strata_error*);
-  /* Waits for at least min completions or timeout_ns; min = 0 never waits. Fills at most capacity. */
+  /* Waits for at least min completions, or all that are in flight when those are fewer, or timeout_ns; min = 0 never
+   * waits. Fills at most capacity. */
   strata_status (*poll)(strata_instance*, uint32_t min, uint64_t timeout_ns, strata_io_done* done, uint32_t capacity,
                         uint32_t* count, strata_error*);
-  uint32_t (*in_flight)(strata_instance*);
+  uint32_t (*in_flight)(strata_instance*); /* accepted and not yet handed out by poll */
   /* STRATA_IO_CAP_REGISTER: memory stays registered until unregister_buffer with the same address. */
   strata_status (*register_buffer)(strata_instance*, void* memory, uint64_t bytes, strata_error*);
   strata_status (*unregister_buffer)(strata_instance*, void* memory, strata_error*);
