@@ -106,9 +106,9 @@ std::vector<History> histories() {
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Histories, ::testing::ValuesIn(histories()), [](const auto& info) {
-  return std::string(info.param.layout) + std::to_string(info.param.stages) + "seed" +
-         std::to_string(info.param.seed);
+INSTANTIATE_TEST_SUITE_P(Seeds, Histories, ::testing::ValuesIn(histories()), [](const auto& parameter) {
+  return std::string(parameter.param.layout) + std::to_string(parameter.param.stages) + "seed" +
+         std::to_string(parameter.param.seed);
 });
 
 }  // namespace
