@@ -147,6 +147,17 @@ uint64_t payload_bytes(const FolderListing& listing) {
   return bytes;
 }
 
+void add_finding(FolderVerdict& verdict, const Problem& problem, const std::string& conversation) {
+  const auto same =
+      std::find_if(verdict.findings.begin(), verdict.findings.end(), [&](const Finding& finding) {
+        return finding.problem.file_name == problem.file_name && finding.problem.detail == problem.detail;
+      });
+  if (same != verdict.findings.end())
+    same->conversations.push_back(conversation);
+  else
+    verdict.findings.push_back({problem, {conversation}});
+}
+
 int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
                     std::ostream& err) {
   auto listing = list_folder(files, options.path);
@@ -161,7 +172,7 @@ int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& cl
     ++verdict.conversations;
     if (!found.problems.empty()) ++verdict.bad_conversations;
     verdict.checked_bytes += found.checked_bytes;
-    verdict.problems.insert(verdict.problems.end(), found.problems.begin(), found.problems.end());
+    for (const Problem& problem : found.problems) add_finding(verdict, problem, stored.file_name);
   }
   progress.clear();
   out << (options.json ? verify_json(verdict) : verify_text(verdict));
