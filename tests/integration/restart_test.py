@@ -51,7 +51,7 @@ class Restart(harness.StrataTest):
     def test_without_persist_the_folder_is_empty_afterwards_disk_5(self):
         folder = self.folder()
         first = self.server(self.model, harness.cache_options(folder, persist=False))
-        self.first_turns(first)
+        self.first_turns(first, 7)  # more than RAM holds
         first.wait_until_written()
         self.assertTrue(index_file.published(folder) or harness.files_in(folder, ".sess"))
         self.assertEqual(first.stop(), 0, first.output.text())
@@ -60,8 +60,9 @@ class Restart(harness.StrataTest):
     def test_a_run_without_persist_that_was_killed_leaves_nothing_to_find_disk_5(self):
         folder = self.folder()
         first = self.server(self.model, harness.cache_options(folder, persist=False))
-        conversations = self.first_turns(first)
+        conversations = self.first_turns(first, 7)
         first.wait_until_written()
+        self.assertTrue(harness.files_in(folder, ".idx"))
         first.kill()
         second = self.server(self.model, harness.cache_options(folder, persist=False))
         self.assertEqual(harness.files_in(folder, ".idx"), [])

@@ -141,10 +141,17 @@ class Server:
 
     def _wait_until_healthy(self):
         deadline = time.monotonic() + START_DEADLINE_S
-        while self.request("GET", "/health").status != 200:
+        while not self._healthy():
             if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
                 raise Died("never became healthy:\n" + self.output.text())
             time.sleep(0.02)
+
+    def _healthy(self):
+        try:
+            return self.request("GET", "/health").status == 200
+        except (ConnectionError, http.client.HTTPException):
+            return False  # it is going: the caller looks at the process
 
     def __enter__(self):
         return self.start()
