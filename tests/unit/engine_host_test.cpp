@@ -5,6 +5,7 @@
 #include "core/limits.hpp"
 #include "engine/runtime/engine_host.hpp"
 #include "engine/runtime/model_identity.hpp"
+#include "tests/support/engine_bench.hpp"
 #include "tests/support/fake_file_system.hpp"
 #include "tests/support/recording_log.hpp"
 #include "tests/support/scripted_model.hpp"
@@ -130,6 +131,52 @@ TEST(EngineHostOpen, WhatCannotBeMadeIsNamed) {
   ASSERT_FALSE(host.ok());
   EXPECT_THAT(host.error().message, HasSubstr("relative.so"));
 }
+
+// Runs one request to its end on the real model and tiers; returns its DONE and its tokens.
+std::pair<lines::Done, std::vector<Token>> answer(Engine& engine, testing::EngineBenchEvents& events,
+                                                  lines::Generate ask) {
+  events.events.clear();
+  engine.generate(std::move(ask));
+  while (engine.open_requests() > 0) engine.step();
+  std::vector<Token> tokens;
+  for (const auto& line : events.of<lines::TokenLine>()) tokens.push_back(line.token);
+  const auto done = events.of<lines::Done>();
+  EXPECT_EQ(done.size(), 1U);
+  return {done.empty() ? lines::Done{} : done.front(), tokens};
+}
+
+class NextTurn : public ::testing::TestWithParam<const char*> {};
+
+// The slot holds all but the last generated token, so the next turn reads that one and what is new: also
+// where the state cannot be cut.
+TEST_P(NextTurn, ReusesEverythingButTheLastToken) {
+  testing::RecordingLog log;
+  EngineSettings settings = small_engine();
+  settings.model_options["layout"] = GetParam();
+  auto host = EngineHost::open(settings, log);
+  ASSERT_TRUE(host.ok()) << host.error().message;
+  testing::EngineBenchEvents events;
+  Engine engine({(*host)->model(), (*host)->tiers(), (*host)->clock(), (*host)->random(), log,
+                 (*host)->metrics(), events},
+                {});
+  lines::Generate first = testing::ask(1, 100, 7);
+  for (Token& token : first.tokens) token %= 200;
+  first.ignore_end = true;
+  const auto [done, generated] = answer(engine, events, first);
+  ASSERT_EQ(generated.size(), 7U);
+
+  lines::Generate second = first;
+  second.id = 2;
+  second.tokens.insert(second.tokens.end(), generated.begin(), generated.end());
+  second.tokens.insert(second.tokens.end(), {1, 2, 3});
+  const auto [next, more] = answer(engine, events, second);
+  EXPECT_EQ(next.reused, 100U + 6U);
+  EXPECT_EQ(next.read, 1U + 3U);
+  EXPECT_EQ(next.tier, Tier::vram);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, NextTurn, ::testing::Values("attention", "sliding", "hybrid"),
+                         [](const auto& layout) { return std::string(layout.param); });
 
 }  // namespace
 }  // namespace strata
