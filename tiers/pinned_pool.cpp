@@ -83,6 +83,10 @@ class PooledBuffer final : public HostBuffer {
 }  // namespace
 
 Result<HostBufferRef> PinnedPool::State::allocate(uint64_t bytes) {
+  if (bytes > limits::kMaxCheckpointBytes) {
+    return make_error(ErrorCode::exhausted,
+                      "pinned memory: " + std::to_string(bytes) + " bytes are more than any part may have");
+  }
   const uint64_t size = class_bytes(bytes);
   Slab slab;
   if (const auto kept = kept_by_class_.find(size); kept != kept_by_class_.end()) {

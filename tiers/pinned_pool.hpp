@@ -27,7 +27,7 @@ class PinnedPool {
 
   // What a buffer of `bytes` costs; at most a quarter more than asked for, rounded up to pages.
   [[nodiscard]] static uint64_t class_bytes(uint64_t bytes);
-  // exhausted: the budget does not allow it, or the system has no memory.
+  // exhausted: the budget does not allow it, the system has no memory, or no part may be that large.
   Result<HostBufferRef> allocate(uint64_t bytes);
   [[nodiscard]] uint64_t in_use_bytes() const;
   [[nodiscard]] uint64_t allocated_bytes() const;  // in use and kept; never above the budget

@@ -203,7 +203,7 @@ ReadCause Planner::cause(const Request& request, const Best& best) const {
   const uint32_t shared = std::min(best.shared, best.limit);
   if (auto ghost = view_.ghosts.find(request.prompt, request.salt, shared)) {
     cause.reason = *ghost;
-  } else if (shared > best.plan.usable_tokens && shared >= limits::kMinReuseTokens) {
+  } else if (!view_.model.can_truncate && shared > best.plan.usable_tokens && shared >= limits::kMinReuseTokens) {
     cause.reason = ReadReason::no_checkpoint;
   } else if (best.shared < best.shared_length && best.shared >= limits::kMinReuseTokens) {
     cause.reason = ReadReason::prefix_changed;

@@ -6,9 +6,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <ostream>
+#include <vector>
 
 #include "core/folder_check.hpp"
 #include "core/posix/clock.hpp"
@@ -59,29 +61,55 @@ Result<Target> find_target(const SessionsOptions& options, FileSystem& files) {
   if (!info.directory) {
     if (!options.id.empty()) return make_error(ErrorCode::invalid, options.path + ": not a folder");
     const size_t slash = options.path.rfind('/');
-    if (slash == std::string::npos) return with_index(files, {".", options.path});
-    return with_index(files, {options.path.substr(0, slash + 1), options.path.substr(slash + 1)});
+    const std::string folder =
+        slash == std::string::npos ? "." : options.path.substr(0, std::max<size_t>(slash, 1));
+    return with_index(files, {folder, options.path.substr(slash + 1)});
   }
-  if (options.id.empty())
-    return make_error(ErrorCode::invalid, "info: which conversation of the folder? Give its ID");
   if (options.id.find('/') != std::string::npos)
     return make_error(ErrorCode::invalid, options.id + ": not a conversation ID");
   const bool is_id = parse_conversation_file_name("conv-" + options.id + ".idx", "idx").ok();
   return with_index(files, {options.path, is_id ? "conv-" + options.id + ".idx" : options.id});
 }
 
-int show_session(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
-                 std::ostream& err) {
-  const auto target = find_target(options, files);
-  if (!target)
-    return fail(err, target.error().code == ErrorCode::invalid ? kWrongUse : kBad, target.error().message);
-  StoredConversation stored = read_stored_head(files, target->folder, target->file_name);
-  const auto manifest = read_stored_manifest(files, target->folder, target->file_name);
+// Reads one conversation and writes it to `text`; false when something is wrong with it.
+bool describe(const SessionsOptions& options, FileSystem& files, Clock& clock, const Target& target,
+              std::string& text) {
+  StoredConversation stored = read_stored_head(files, target.folder, target.file_name);
+  const auto manifest = read_stored_manifest(files, target.folder, target.file_name);
   if (!manifest && !stored.problem)
     stored.problem = Problem{stored.file_name, SkipReason::corrupt, manifest.error().message};
   const ConversationDetail detail{stored, manifest ? &*manifest : nullptr};
-  out << (options.json ? info_json(detail) : info_text(detail, clock.wall_ns()));
-  return stored.problem ? kBad : kDone;
+  text += options.json ? info_json(detail) : info_text(detail, clock.wall_ns());
+  return !stored.problem;
+}
+
+int show_folder(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
+                std::ostream& err) {
+  const auto listing = list_folder(files, options.path);
+  if (!listing) return fail(err, kBad, listing.error().message);
+  int status = kDone;
+  std::vector<std::string> texts;
+  for (const StoredConversation& stored : listing->conversations)
+    if (!describe(options, files, clock, {options.path, stored.file_name}, texts.emplace_back()))
+      status = kBad;
+  if (options.json)
+    out << info_list_json(texts);
+  else
+    out << fmt::format("{}", fmt::join(texts, "\n"));
+  return status;
+}
+
+int show_session(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
+                 std::ostream& err) {
+  const auto info = files.info(options.path);
+  if (info && info->directory && options.id.empty()) return show_folder(options, files, clock, out, err);
+  const auto target = find_target(options, files);
+  if (!target)
+    return fail(err, target.error().code == ErrorCode::invalid ? kWrongUse : kBad, target.error().message);
+  std::string text;
+  const bool good = describe(options, files, clock, *target, text);
+  out << text;
+  return good ? kDone : kBad;
 }
 
 // ---- verify
@@ -119,6 +147,17 @@ uint64_t payload_bytes(const FolderListing& listing) {
   return bytes;
 }
 
+void add_finding(FolderVerdict& verdict, const Problem& problem, const std::string& conversation) {
+  const auto same =
+      std::find_if(verdict.findings.begin(), verdict.findings.end(), [&](const Finding& finding) {
+        return finding.problem.file_name == problem.file_name && finding.problem.detail == problem.detail;
+      });
+  if (same != verdict.findings.end())
+    same->conversations.push_back(conversation);
+  else
+    verdict.findings.push_back({problem, {conversation}});
+}
+
 int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
                     std::ostream& err) {
   auto listing = list_folder(files, options.path);
@@ -133,7 +172,7 @@ int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& cl
     ++verdict.conversations;
     if (!found.problems.empty()) ++verdict.bad_conversations;
     verdict.checked_bytes += found.checked_bytes;
-    verdict.problems.insert(verdict.problems.end(), found.problems.begin(), found.problems.end());
+    for (const Problem& problem : found.problems) add_finding(verdict, problem, stored.file_name);
   }
   progress.clear();
   out << (options.json ? verify_json(verdict) : verify_text(verdict));
@@ -154,7 +193,8 @@ void add_action(CLI::App& command, int& exit_status, SessionsAction action, cons
       ->required()
       ->type_name("");
   if (info)
-    sub->add_option("ID", options->id, "conversation in the folder: 16 hex digits or a file name")
+    sub->add_option("ID", options->id,
+                    "one conversation of the folder: 16 hex digits or a file name; all without it")
         ->type_name("");
   sub->add_flag("--json", options->json, "print one JSON object");
   sub->callback([options, &exit_status] {
@@ -185,7 +225,8 @@ void add_sessions_command(CLI::App& app, int& exit_status) {
   command->require_subcommand(1);
   add_action(*command, exit_status, SessionsAction::list, "list",
              "what is stored: reads the heads of the indexes only");
-  add_action(*command, exit_status, SessionsAction::info, "info", "everything about one conversation");
+  add_action(*command, exit_status, SessionsAction::info, "info",
+             "everything about one conversation, or about each of a folder");
   add_action(*command, exit_status, SessionsAction::verify, "verify",
              "reads every byte and names each bad file with its reason; exit status 1 if there is one");
 }

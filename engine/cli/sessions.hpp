@@ -18,8 +18,8 @@ enum class SessionsAction : uint8_t { list, info, verify };
 
 struct SessionsOptions {
   SessionsAction action = SessionsAction::list;
-  std::string path;  // a folder; info: a folder with `id`, or an index or session file
-  std::string id;    // info in a folder: 16 hex digits or a file name
+  std::string path;  // a folder; info: also an index or session file
+  std::string id;    // info in a folder: 16 hex digits or a file name; empty: all
   bool json = false;
   bool show_progress = false;  // verify: one line on `err` that is rewritten, for terminals
 };

@@ -78,7 +78,7 @@ class Rows {
  public:
   template <class... Args>
   void add(std::string_view name, fmt::format_string<Args...> text, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), "{:<24}{}\n", name,
+    fmt::format_to(std::back_inserter(text_), "{:<24} {}\n", name,
                    printable(fmt::format(text, std::forward<Args>(args)...)));
   }
   [[nodiscard]] std::string take() { return std::move(text_); }
@@ -106,12 +106,10 @@ void add_files(Rows& rows, const ManifestHead& head, const Manifest* manifest) {
   }
 }
 
-void write_problem(JsonWriter& json, const Problem& problem) {
-  json.begin_object()
-      .member("file", problem.file_name)
+void write_problem_fields(JsonWriter& json, const Problem& problem) {
+  json.member("file", problem.file_name)
       .member("reason", label(problem.reason))
-      .member("detail", problem.detail)
-      .end_object();
+      .member("detail", problem.detail);
 }
 
 void write_leftovers(JsonWriter& json, const std::vector<Leftover>& leftovers) {
@@ -130,8 +128,9 @@ void write_summary(JsonWriter& json, const StoredConversation& stored) {
   json.member("file", stored.file_name).member("file_bytes", stored.file_bytes);
   json.member("self_contained", stored.self_contained).member("ok", !stored.problem);
   if (stored.problem) {
-    json.key("problem");
-    write_problem(json, *stored.problem);
+    json.key("problem").begin_object();
+    write_problem_fields(json, *stored.problem);
+    json.end_object();
   }
   if (!stored.head) return;
   const ManifestHead& head = *stored.head;
@@ -147,9 +146,10 @@ void write_head(JsonWriter& json, const ManifestHead& head) {
   json.member("generation", head.generation).member("ephemeral", (head.flags & kManifestEphemeral) != 0);
   json.member("model_identity", to_hex(head.model_identity));
   json.member("configuration_identity", to_hex(head.configuration_identity));
-  json.key("identity_fields").begin_object();
-  for (const IdentityField& field : head.identity_fields) json.member(field.name, field.value);
-  json.end_object();
+  json.key("identity_fields").begin_array();
+  for (const IdentityField& field : head.identity_fields)
+    json.begin_object().member("name", field.name).member("value", field.value).end_object();
+  json.end_array();
   json.member("salt", fmt::format("{:016x}", head.salt)).member("stages", head.stage_count);
   json.member("tokens_per_block", head.tokens_per_block).member("media_marks", head.media_count);
   json.member("blocks", head.block_count).member("checkpoints", head.checkpoint_count);
@@ -184,6 +184,15 @@ void write_parts(JsonWriter& json, const Manifest& manifest) {
         .end_object();
   }
   json.end_object();
+}
+
+std::string finding_text(const Finding& finding) {
+  const Problem& problem = finding.problem;
+  std::string text = fmt::format("{}: {}: {}", problem.file_name, label(problem.reason), problem.detail);
+  const bool own_file =
+      finding.conversations.size() == 1 && finding.conversations.front() == problem.file_name;
+  if (!own_file) text += fmt::format("; needed by {}", fmt::join(finding.conversations, ", "));
+  return printable(text) + "\n";
 }
 
 std::string leftovers_text(const std::vector<Leftover>& leftovers) {
@@ -247,7 +256,7 @@ std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns) {
   if (!stored.head) return rows.take();
   const ManifestHead& head = *stored.head;
   rows.add("conversation", "{}", to_hex(head.id));
-  rows.add("label", "{}", head.label);
+  if (!head.label.empty()) rows.add("label", "{}", head.label);
   rows.add("tokens", "{}", head.token_count);
   rows.add("media marks", "{}", head.media_count);
   rows.add("payload", "{}", size_text(head.payload_bytes));
@@ -284,11 +293,18 @@ std::string info_json(const ConversationDetail& detail) {
   return json.take() + "\n";
 }
 
+std::string info_list_json(const std::vector<std::string>& infos) {
+  JsonWriter json;
+  json.begin_object().key("conversations").begin_array();
+  for (const std::string& info : infos)
+    json.raw(std::string_view(info).substr(0, info.find_last_not_of('\n') + 1));
+  json.end_array().end_object();
+  return json.take() + "\n";
+}
+
 std::string verify_text(const FolderVerdict& verdict) {
   std::string text;
-  for (const Problem& problem : verdict.problems)
-    text +=
-        printable(fmt::format("{}: {}: {}", problem.file_name, label(problem.reason), problem.detail)) + "\n";
+  for (const Finding& finding : verdict.findings) text += finding_text(finding);
   text += leftovers_text(verdict.leftovers);
   return text + fmt::format("{} conversations, {} read, {} bad\n", verdict.conversations,
                             size_text(verdict.checked_bytes), verdict.bad_conversations);
@@ -301,7 +317,13 @@ std::string verify_json(const FolderVerdict& verdict) {
       .member("bad", verdict.bad_conversations)
       .member("checked_bytes", verdict.checked_bytes);
   json.key("problems").begin_array();
-  for (const Problem& problem : verdict.problems) write_problem(json, problem);
+  for (const Finding& finding : verdict.findings) {
+    json.begin_object();
+    write_problem_fields(json, finding.problem);
+    json.key("conversations").begin_array();
+    for (const std::string& conversation : finding.conversations) json.value(conversation);
+    json.end_array().end_object();
+  }
   json.end_array();
   write_leftovers(json, verdict.leftovers);
   json.end_object();

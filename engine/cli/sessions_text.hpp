@@ -3,18 +3,25 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/folder_check.hpp"
 #include "core/manifest.hpp"
 
 namespace strata::cli {
 
+// Shared data that is bad is one finding, with every conversation that needs it.
+struct Finding {
+  Problem problem;
+  std::vector<std::string> conversations;  // their files
+};
+
 // What `verify` found in a whole folder.
 struct FolderVerdict {
   uint64_t conversations = 0;
   uint64_t bad_conversations = 0;
   uint64_t checked_bytes = 0;
-  std::vector<Problem> problems;
+  std::vector<Finding> findings;
   std::vector<Leftover> leftovers;
 };
 
@@ -28,6 +35,7 @@ struct ConversationDetail {
 [[nodiscard]] std::string list_json(const FolderListing& listing);
 [[nodiscard]] std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns);
 [[nodiscard]] std::string info_json(const ConversationDetail& detail);
+[[nodiscard]] std::string info_list_json(const std::vector<std::string>& infos);  // of info_json
 [[nodiscard]] std::string verify_text(const FolderVerdict& verdict);
 [[nodiscard]] std::string verify_json(const FolderVerdict& verdict);
 

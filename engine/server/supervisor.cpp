@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr size_t kShownLineBytes = 80;
+constexpr uint32_t kFreeFailures = 3;  // in a row; from then on starts are spaced out
 
 // A line is shown only in part: it may be megabytes long, or anything at all.
 std::string shown(std::string_view line) {
@@ -50,8 +51,8 @@ Status Supervisor::launch() {
 }
 
 uint64_t Supervisor::backoff_until_ns() const {
-  if (failures_ < 2) return 0;
-  const uint32_t doublings = std::min(failures_ - 2, 16u);
+  if (failures_ < kFreeFailures) return 0;
+  const uint32_t doublings = std::min(failures_ - kFreeFailures, 16u);
   return failed_ns_ + std::min(options_.backoff_ns << doublings, options_.max_backoff_ns);
 }
 
@@ -92,11 +93,38 @@ void Supervisor::on_end(const std::string& how) {
     if (on_stopped) on_stopped(clean);
   } else if (!was_ready_) {
     if (on_start_failed) on_start_failed(why);
-  } else if (!given_up) {
-    lose_everything(why);
-  } else if (anything_open()) {  // it came after the engine was given up, and waits for the next one
+  } else {
+    if (before == State::starting)
+      lose_everything(why);
+    else if (!given_up)
+      lose_begun(why);
+    if (!anything_open()) return;
     if (const auto refused = ensure_running(); refused) lose_everything(refused->message);
   }
+}
+
+// An engine that ended by itself takes with it what it had begun. A request it had said nothing about may
+// have come after its end, before this server saw that: it is tried once more, and once only, for it may be
+// what ended the engine.
+void Supervisor::lose_begun(const std::string& why) {
+  std::vector<std::shared_ptr<RequestSink>> lost;
+  for (auto entry = requests_.begin(); entry != requests_.end();) {
+    Request& request = entry->second;
+    const bool again = !request.begun && !request.retried && !request.stopped;
+    if (again)
+      request.retried = std::exchange(request.sent, false);
+    else
+      lost.push_back(request.sink);
+    entry = again ? std::next(entry) : requests_.erase(entry);
+  }
+  std::vector<std::function<void(const SlotOutcome&)>> failed;
+  if (!actions_.empty() && actions_.front().sent) {
+    failed.push_back(std::move(actions_.front().answer));
+    actions_.pop_front();
+  }
+  for (const auto& sink : lost) sink->on_lost(server_error(why));
+  for (const auto& answer : failed) answer(SlotOutcome(slot_error("io", false, why)));
+  for (Query& query : std::exchange(queries_, {})) query.answer(std::nullopt);
 }
 
 void Supervisor::end_engine(const std::string& why) {
@@ -152,10 +180,12 @@ ApiResult<uint64_t> Supervisor::generate(lines::Generate request, std::shared_pt
 void Supervisor::stop(uint64_t id) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
-  if (found->second.sent)
-    process_.send(lines::encode(lines::Stop{id}));
-  else
+  if (!found->second.sent) {
     requests_.erase(found);
+    return;
+  }
+  found->second.stopped = true;
+  process_.send(lines::encode(lines::Stop{id}));
 }
 
 std::optional<ApiError> Supervisor::slot_action(lines::SlotAction action,
@@ -181,7 +211,6 @@ void Supervisor::flush() {
     if (request.sent) continue;
     request.sent = true;
     process_.send(lines::encode(request.command));
-    request.command.tokens = {};
   }
   send_next_action();
 }
@@ -304,6 +333,7 @@ Supervisor::Request* Supervisor::open_request(uint64_t id) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || !found->second.sent) return nullptr;
   found->second.begun = true;
+  found->second.command.tokens = {};
   return &found->second;
 }
 

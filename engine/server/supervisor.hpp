@@ -45,7 +45,7 @@ struct SupervisorOptions {
   uint64_t start_ns = 1'800'000'000'000;  // until READY
   uint64_t drain_ns = 20'000'000'000;     // after QUIT
   uint64_t query_ns = 10'000'000'000;     // a STATUS answer
-  uint64_t backoff_ns = 1'000'000'000;    // doubled with every failure after the second in a row
+  uint64_t backoff_ns = 1'000'000'000;    // doubled with every failure after the third in a row
   uint64_t max_backoff_ns = 30'000'000'000;
   uint32_t max_open = limits::kMaxQueuedRequests;
 };
@@ -89,12 +89,14 @@ class Supervisor {
  private:
   enum class State : uint8_t { stopped, starting, ready, ending };
   struct Request {
-    lines::Generate command;  // tokens are dropped once sent
+    lines::Generate command;  // tokens are dropped once begun
     std::shared_ptr<RequestSink> sink;
     uint32_t prompt_tokens = 0;
     uint32_t tokens = 0;
     bool sent = false;
-    bool begun = false;
+    bool begun = false;    // the engine has said something about it
+    bool stopped = false;  // nobody waits for it any more
+    bool retried = false;  // its first engine ended before it had begun
     std::optional<Token> awaits_logprobs;
   };
   struct Action {
@@ -140,6 +142,7 @@ class Supervisor {
   void send_next_action();
   void end_engine(const std::string& why);  // kills; what was open answers 500
   void leave();
+  void lose_begun(const std::string& why);
   void lose_everything(const std::string& why);
   void opened();  // something to watch begins
   void beat();

@@ -139,7 +139,11 @@ void generate(const lines::Generate& request) {
   const Directive play = directive_of(request);
   if (play.name == "say") return answer(request, play.argument);
   if (play.name == "hex") return answer(request, unhex(play.argument));
-  if (play.name == "die") std::_Exit(3);
+  if (play.name == "die_early") std::_Exit(3);
+  if (play.name == "die") {
+    begin(request);
+    std::_Exit(3);
+  }
   if (play.name == "silent") return;
   if (play.name == "hold") return hold(request);
   if (play.name == "wait") held[request.id] = {request};

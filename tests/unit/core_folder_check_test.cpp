@@ -15,6 +15,7 @@
 #include "core/session_file.hpp"
 #include "tests/support/fake_file_system.hpp"
 #include "tests/support/faulty_file_system.hpp"
+#include "tests/support/stored_builder.hpp"
 
 namespace strata {
 namespace {
@@ -25,105 +26,19 @@ using testing::FileCall;
 using testing::FileFault;
 using Bytes = std::vector<std::byte>;
 
-constexpr ConversationId kParent{0xa1};
-constexpr ConversationId kChild{0xb2};
-const std::string kFolder = "/store";
+using testing::kStoredChild;
+using testing::kStoredParent;
+const std::string kFolder = testing::kStoreFolder;
 
-Bytes payload(uint64_t length, uint64_t seed) {
-  Bytes bytes(length);
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 256 + seed);
-  return bytes;
-}
-
-// Builds .sess files and the indexes over them.
-struct Builder {
-  Manifest manifest;
-  Bytes data;  // of the own file
-
-  explicit Builder(ConversationId id, uint64_t last_used_ns) {
-    ManifestHead& head = manifest.head;
-    head.id = id;
-    head.generation = 1;
-    head.model_identity = {1, 2};
-    head.configuration_identity = {3, 4};
-    head.last_used_ns = last_used_ns;
-    head.tokens_per_block = 100;
-    head.stage_count = 1;
-    head.files = {{id, 0}};
-    SessionHeader header;
-    header.id = id;
-    header.stage_count = 1;
-    header.model_identity = head.model_identity;
-    header.configuration_identity = head.configuration_identity;
-    header.tokens_per_block = 100;
-    const auto bytes = encode_session_header(header);
-    data.assign(bytes.begin(), bytes.end());
-  }
-
-  void add(PartKind kind, uint32_t first, uint32_t count, uint64_t length) {
-    ManifestPart part{kind, 0, 0, first, count, data.size(), length, {}};
-    const Bytes bytes = payload(length, manifest.head.id.value + first);
-    part.digest = digest_part({manifest.head.id, 0, first, kind}, bytes);
-    data.insert(data.end(), bytes.begin(), bytes.end());
-    data.resize(align_up(data.size(), limits::kAlignment));
-    manifest.head.files[0].needed_length = data.size();
-    manifest.parts.push_back(part);
-  }
-  void inherit(const Builder& parent, size_t part_index) {
-    ManifestPart part = parent.manifest.parts[part_index];
-    part.file = 1;
-    manifest.head.files.resize(1);
-    manifest.head.files.push_back(parent.manifest.head.files[0]);
-    manifest.parts.push_back(part);
-  }
-  void tokens(uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i) manifest.tokens.push_back(static_cast<Token>(i));
-  }
-  [[nodiscard]] std::string index_path() const { return kFolder + "/" + index_file_name(manifest.head.id); }
-  [[nodiscard]] std::string data_path() const { return kFolder + "/" + session_file_name(manifest.head.id); }
-  void write(FakeFileSystem& files) const {
-    files.put(data_path(), data);
-    files.put(index_path(), encode_manifest(manifest));
-  }
-};
-
-Builder parent() {
-  Builder builder(kParent, 1000);
-  builder.tokens(150);
-  builder.manifest.head.label = "main";
-  builder.add(PartKind::block, 0, 100, 9000);
-  builder.add(PartKind::block, 100, 50, 4500);
-  builder.add(PartKind::live, 150, 0, 5'000'000);  // more than one piece
-  return builder;
-}
-
-Builder child(const Builder& from) {
-  Builder builder(kChild, 2000);
-  builder.tokens(120);
-  builder.inherit(from, 0);
-  builder.add(PartKind::block, 100, 20, 1800);
-  builder.add(PartKind::live, 120, 0, 3000);
-  return builder;
-}
-
-// A session saved by name.
-Bytes self_contained() {
-  Builder builder = parent();
-  SessionHeader header = *decode_session_header(builder.data);
-  header.flags = kSessionSelfContained;
-  const auto header_bytes = encode_session_header(header);
-  std::copy(header_bytes.begin(), header_bytes.end(), builder.data.begin());
-  const Bytes manifest = encode_manifest(builder.manifest);
-  const SessionTrailer trailer{builder.data.size(), manifest.size(), digest_bytes(manifest)};
-  builder.data.insert(builder.data.end(), manifest.begin(), manifest.end());
-  const auto trailer_bytes = encode_session_trailer(trailer);
-  builder.data.insert(builder.data.end(), trailer_bytes.begin(), trailer_bytes.end());
-  return builder.data;
-}
+using testing::self_contained_session;
+using testing::stored_child;
+using testing::stored_parent;
+using testing::stored_payload;
+using testing::StoredBuilder;
 
 class FolderCheck : public ::testing::Test {
  protected:
-  FolderCheck() : parent_(parent()), child_(child(parent_)) {
+  FolderCheck() : parent_(stored_parent()), child_(stored_child(parent_)) {
     EXPECT_TRUE(files_.create_directory(kFolder));
     parent_.write(files_);
     child_.write(files_);
@@ -139,7 +54,9 @@ class FolderCheck : public ::testing::Test {
   Verification verify(const std::string& name) {
     return verify_stored(files_, kFolder, name, [](uint64_t) {});
   }
-  Verification verify(const Builder& builder) { return verify(index_file_name(builder.manifest.head.id)); }
+  Verification verify(const StoredBuilder& builder) {
+    return verify(index_file_name(builder.manifest.head.id));
+  }
 
   // The only problem of the child, as "file reason".
   std::string only_problem() {
@@ -149,15 +66,15 @@ class FolderCheck : public ::testing::Test {
   }
 
   FakeFileSystem files_;
-  Builder parent_;
-  Builder child_;
+  StoredBuilder parent_;
+  StoredBuilder child_;
 };
 
 TEST_F(FolderCheck, ListsByLastUse) {
   const FolderListing listing = list();
   ASSERT_EQ(listing.conversations.size(), 2u);
-  EXPECT_EQ(listing.conversations[0].head->id, kChild);
-  EXPECT_EQ(listing.conversations[1].head->id, kParent);
+  EXPECT_EQ(listing.conversations[0].head->id, kStoredChild);
+  EXPECT_EQ(listing.conversations[1].head->id, kStoredParent);
   EXPECT_EQ(listing.conversations[1].head->label, "main");
   for (const StoredConversation& stored : listing.conversations) EXPECT_FALSE(stored.problem);
   EXPECT_TRUE(listing.leftovers.empty());
@@ -175,7 +92,7 @@ TEST_F(FolderCheck, ListReadsHeadsOnly) {  // DISK-6
 TEST_F(FolderCheck, IntactConversationsVerify) {
   uint64_t seen = 0;
   const Verification found =
-      verify_stored(files_, kFolder, index_file_name(kParent), [&](uint64_t bytes) { seen += bytes; });
+      verify_stored(files_, kFolder, index_file_name(kStoredParent), [&](uint64_t bytes) { seen += bytes; });
   EXPECT_TRUE(found.problems.empty());
   EXPECT_EQ(found.checked_bytes, 9000u + 4500 + 5'000'000);
   EXPECT_EQ(seen, found.checked_bytes);
@@ -222,7 +139,7 @@ TEST_F(FolderCheck, EveryBadPartIsNamed) {
 
 struct Damage {
   const char* name;
-  std::function<void(FakeFileSystem&, const Builder& parent, const Builder& child)> make;
+  std::function<void(FakeFileSystem&, const StoredBuilder& parent, const StoredBuilder& child)> make;
   const char* problem;
   bool shows_in_list;
 };
@@ -312,7 +229,7 @@ TEST_F(FolderCheck, LeftoversAreNamedAndForeignFilesAreNot) {  // DISK-8
 }
 
 TEST_F(FolderCheck, SavedSessionsAreConversations) {
-  files_.put(kFolder + "/my chat.sess", self_contained());
+  files_.put(kFolder + "/my chat.sess", self_contained_session());
   const FolderListing listing = list();
   ASSERT_EQ(listing.conversations.size(), 3u);
   const StoredConversation& saved =
@@ -324,7 +241,7 @@ TEST_F(FolderCheck, SavedSessionsAreConversations) {
 }
 
 TEST_F(FolderCheck, DamagedSavedSessionsAreNamed) {
-  const Bytes whole = self_contained();
+  const Bytes whole = self_contained_session();
   const auto reason_of = [&](const Bytes& bytes) {
     files_.put(kFolder + "/my chat.sess", bytes);
     const Verification found = verify("my chat.sess");
@@ -346,7 +263,7 @@ TEST_F(FolderCheck, DamagedSavedSessionsAreNamed) {
 
 TEST_F(FolderCheck, ReadErrorsAreNamed) {
   FaultyFileSystem faulty(files_, {FileFault{FileCall::read, 5, EIO, true}});
-  const Verification found = verify_stored(faulty, kFolder, index_file_name(kParent), [](uint64_t) {});
+  const Verification found = verify_stored(faulty, kFolder, index_file_name(kStoredParent), [](uint64_t) {});
   ASSERT_FALSE(found.problems.empty());
   EXPECT_EQ(found.problems[0].reason, SkipReason::io_error);
 }
@@ -356,7 +273,7 @@ TEST_F(FolderCheck, EveryFailingCallIsSurvived) {  // fail the 1st, 2nd, 3rd …
   for (uint64_t nth = 1;; ++nth) {
     faulty.set_plan({FileFault{FileCall::any, nth, EIO}});
     const auto listing = list_folder(faulty, kFolder);
-    const Verification found = verify_stored(faulty, kFolder, index_file_name(kChild), [](uint64_t) {});
+    const Verification found = verify_stored(faulty, kFolder, index_file_name(kStoredChild), [](uint64_t) {});
     EXPECT_EQ(files_.open_files(), 0u) << nth;
     if (faulty.faults() == 0) {
       ASSERT_TRUE(listing);
@@ -372,10 +289,10 @@ TEST_F(FolderCheck, AMissingFolderIsAnError) {
 
 // A server publishes a newer generation while the older one is being read, and then reuses its extents.
 TEST_F(FolderCheck, AConversationReplacedMeanwhileIsLookedAtAgain) {
-  const Bytes new_live = payload(3000, 77);
-  Builder newer = child_;
+  const Bytes new_live = stored_payload(3000, 77);
+  StoredBuilder newer = child_;
   newer.manifest.head.generation = 2;
-  newer.manifest.parts[2].digest = digest_part({kChild, 0, 120, PartKind::live}, new_live);
+  newer.manifest.parts[2].digest = digest_part({kStoredChild, 0, 120, PartKind::live}, new_live);
   bool replaced = false;
   const auto replace = [&] {
     files_.put(newer.index_path(), encode_manifest(newer.manifest));
@@ -384,7 +301,7 @@ TEST_F(FolderCheck, AConversationReplacedMeanwhileIsLookedAtAgain) {
     EXPECT_TRUE(files_.write_at(*file, new_live, newer.manifest.parts[2].offset));
     files_.close(*file);
   };
-  const Verification found = verify_stored(files_, kFolder, index_file_name(kChild), [&](uint64_t) {
+  const Verification found = verify_stored(files_, kFolder, index_file_name(kStoredChild), [&](uint64_t) {
     if (!std::exchange(replaced, true)) replace();
   });
   EXPECT_TRUE(replaced);
@@ -394,7 +311,7 @@ TEST_F(FolderCheck, AConversationReplacedMeanwhileIsLookedAtAgain) {
 
 TEST_F(FolderCheck, ExtentsOverwrittenUnderTheSameIndexAreBad) {  // the control of the test above
   bool damaged = false;
-  const Verification found = verify_stored(files_, kFolder, index_file_name(kChild), [&](uint64_t) {
+  const Verification found = verify_stored(files_, kFolder, index_file_name(kStoredChild), [&](uint64_t) {
     if (!std::exchange(damaged, true)) files_.flip_byte(child_.data_path(), child_.manifest.parts[2].offset);
   });
   EXPECT_EQ(found.problems.size(), 1u);
@@ -402,7 +319,7 @@ TEST_F(FolderCheck, ExtentsOverwrittenUnderTheSameIndexAreBad) {  // the control
 
 TEST_F(FolderCheck, AConversationRemovedMeanwhileIsGone) {
   bool removed = false;
-  const Verification found = verify_stored(files_, kFolder, index_file_name(kParent), [&](uint64_t) {
+  const Verification found = verify_stored(files_, kFolder, index_file_name(kStoredParent), [&](uint64_t) {
     if (std::exchange(removed, true)) return;
     EXPECT_TRUE(files_.unlink(parent_.index_path()));
     EXPECT_TRUE(files_.unlink(parent_.data_path()));

@@ -16,6 +16,7 @@
 #include "engine/cli/options.hpp"
 #include "engine/cli/settings.hpp"
 #include "engine/cli/value_sources.hpp"
+#include "tests/support/golden.hpp"
 
 namespace strata::cli {
 namespace {
@@ -211,25 +212,17 @@ TEST_F(Values, TheEngineGetsWhatServeWasGiven) {
   EXPECT_EQ(engine_arguments(again), engine_arguments(served));
 }
 
-void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = std::string(STRATA_SOURCE_DIR) + "/tests/golden/cli/" + name + ".txt";
-  if (std::getenv("STRATA_REGENERATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  std::ifstream file(path);
-  std::ostringstream stored;
-  stored << file.rdbuf();
-  EXPECT_EQ(text, stored.str()) << "run with STRATA_REGENERATE_GOLDEN=1 when the change is wanted";
-}
-
 TEST_F(CommandLine, HelpGolden) {
   const std::map<std::string, std::vector<std::string>> commands{{"help", {"--help"}},
                                                                  {"serve_help", {"serve", "--help"}},
                                                                  {"engine_help", {"engine", "--help"}},
-                                                                 {"plugins_help", {"plugins", "--help"}}};
+                                                                 {"plugins_help", {"plugins", "--help"}},
+                                                                 {"sessions_help", {"sessions", "--help"}}};
   for (const auto& [name, arguments] : commands) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(outcome.err, "");
-    expect_golden(name, outcome.out);
+    testing::expect_golden("cli/" + name + ".txt", outcome.out);
   }
 }
 

@@ -173,8 +173,9 @@ TEST_F(SupervisorTest, LogprobsBelongToTheTokenBefore) {
 TEST_F(SupervisorTest, NextRequestStartsANewEngineAndWaitsForIt) {
   be_ready();
   const auto first = ask();
+  say("RESUME 1 0 none 0 0");
   end();
-  EXPECT_THAT(first->said, ElementsAre("lost 500"));
+  EXPECT_THAT(first->said, ElementsAre("resume", "lost 500"));
   EXPECT_EQ(process_.starts, 1) << "nobody has asked yet";
   const auto second = ask();
   EXPECT_EQ(process_.starts, 2);
@@ -200,29 +201,49 @@ TEST_F(SupervisorTest, RequestsThatComeWhileItIsBeingEndedWaitForTheNext) {
   EXPECT_THAT(second->said, ElementsAre("done"));
 }
 
+TEST_F(SupervisorTest, RequestThatHadNotBegunIsTriedOnceMore) {
+  be_ready();
+  const auto begun = ask();
+  const auto waiting = ask();
+  const auto given_up = ask();
+  supervisor_.stop(3);
+  say("RESUME 1 0 none 0 0");
+  end();
+  EXPECT_THAT(given_up->said, ElementsAre("lost 500"));
+  EXPECT_THAT(begun->said, ElementsAre("resume", "lost 500"));
+  EXPECT_THAT(waiting->said, IsEmpty());
+  EXPECT_EQ(process_.starts, 2);
+  say("READY 100 2");
+  EXPECT_THAT(process_.sent, ElementsAre("GEN 2 max=4 tokens=1,2,3,4"));
+  end();
+  EXPECT_THAT(waiting->said, ElementsAre("lost 500")) << "it may be what ends the engine";
+  EXPECT_EQ(process_.starts, 2);
+}
+
 TEST_F(SupervisorTest, FailuresInARowAreSpacedOut) {
   be_ready();
-  (void)ask();
-  end();
-  (void)ask();
-  say("READY 100 2");
-  end();
-  const auto refused = ask();
-  EXPECT_THAT(refused->said, ElementsAre("lost 503"));
-  EXPECT_EQ(process_.starts, 2);
+  for (int i = 1; i <= 3; ++i) {
+    const auto sink = ask();
+    EXPECT_EQ(process_.starts, i);
+    if (i > 1) say("READY 100 2");
+    say("RESUME " + std::to_string(i) + " 0 none 0 0");
+    end();
+    EXPECT_THAT(sink->said, ElementsAre("resume", "lost 500"));
+  }
+  EXPECT_THAT(ask()->said, ElementsAre("lost 503"));
+  EXPECT_EQ(process_.starts, 3);
   pass(2);
   const auto later = ask();
   EXPECT_THAT(later->said, IsEmpty());
-  EXPECT_EQ(process_.starts, 3);
+  EXPECT_EQ(process_.starts, 4);
   say("READY 100 2");
-  say(done(3));
+  say(done(4));
   end();
   EXPECT_THAT(ask()->said, IsEmpty()) << "a finished request ends the row";
 }
 
 TEST_F(SupervisorTest, RestartThatFailsAnswersWhoWaits) {
   be_ready();
-  (void)ask();
   end();
   const auto sink = ask();
   say("ERR - no memory");

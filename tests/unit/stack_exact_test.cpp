@@ -100,9 +100,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StackExact,
                                            Kind{"sliding", 1, false}, Kind{"sliding", 2, false},
                                            Kind{"hybrid", 1, false}, Kind{"hybrid", 2, false},
                                            Kind{"hybrid", 1, true}, Kind{"attention", 1, true}),
-                         [](const auto& info) {
-                           return std::string(info.param.layout) + std::to_string(info.param.stages) +
-                                  (info.param.whole ? "whole" : "blocks");
+                         [](const auto& named) {
+                           return std::string(named.param.layout) + std::to_string(named.param.stages) +
+                                  (named.param.whole ? "whole" : "blocks");
                          });
 
 }  // namespace

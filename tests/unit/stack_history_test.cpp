@@ -106,9 +106,9 @@ std::vector<History> histories() {
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Histories, ::testing::ValuesIn(histories()), [](const auto& info) {
-  return std::string(info.param.layout) + std::to_string(info.param.stages) + "seed" +
-         std::to_string(info.param.seed);
+INSTANTIATE_TEST_SUITE_P(Seeds, Histories, ::testing::ValuesIn(histories()), [](const auto& named) {
+  return std::string(named.param.layout) + std::to_string(named.param.stages) + "seed" +
+         std::to_string(named.param.seed);
 });
 
 }  // namespace

@@ -141,9 +141,9 @@ TEST(DiskWriter, DISK11_AllStagesAreInOneFile) {
 TEST(DiskWriter, LargePartsGoInPiecesWithinTheDepth) {
   Bench bench;
   ConversationShape shape = shape_of(1, 256);
-  shape.live_bytes = 3 * limits::kMaxPartBytes + 12345;
+  shape.live_bytes = limits::kMaxPartBytes + 12345;
   ASSERT_TRUE(bench.run(first_publication(shape)).status.ok());
-  EXPECT_EQ(bench.io.submitted(IoKind::write), 1u + 4u);
+  EXPECT_EQ(bench.io.submitted(IoKind::write), 1u + 2u);
   EXPECT_TRUE(bench.published().ok());
 }
 

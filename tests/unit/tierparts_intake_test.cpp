@@ -186,7 +186,7 @@ class CountingReads final : public FileSystem {
 TEST_F(IntakeTest, P8_OnlyHeadsAreReadInTwoReadsAnIndex) {
   uint64_t heads = 0;
   for (uint64_t id = 1; id <= 5; ++id) {
-    store(id, [](ConversationShape& shape) { shape.tokens = 30000; });
+    store(id, [](ConversationShape& shape) { shape.tokens = 6000; });
     heads += read_published(memory, kFolder, ConversationId{id})->head.head_bytes;
   }
   CountingReads counting(memory);

@@ -106,7 +106,7 @@ TEST(PinnedPool, RAM1_NeverAboveTheBudgetOverRandomHistories) {
             in_use += size;
             ASSERT_EQ((*buffer)->bytes().size(), size);
             ASSERT_EQ(reinterpret_cast<uintptr_t>((*buffer)->bytes().data()) % limits::kAlignment, 0u);
-            std::memset((*buffer)->bytes().data(), static_cast<int>(step), size);
+            (*buffer)->bytes().front() = (*buffer)->bytes().back() = static_cast<std::byte>(step);
             held.push_back(*buffer);
           } else {
             ASSERT_EQ(buffer.error().code, ErrorCode::exhausted);
