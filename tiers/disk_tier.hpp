@@ -182,6 +182,7 @@ class DiskTier final : public SpillTarget {
   void publish_failed(Posted& posted, const WriteResult& result);
   void replace_entry(Posted& posted, const WriteResult& result);
   [[nodiscard]] bool being_written(ConversationId id) const;
+  [[nodiscard]] uint64_t newest_generation(ConversationId id) const;  // stored or on its way; 0: none
 
   // --- giving space back
   Entry* oldest_victim(const Pending& spill);
