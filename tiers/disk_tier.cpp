@@ -30,6 +30,22 @@ uint64_t index_bytes_bound(const Image& image, const Identity& identity) {
   return align_up(bytes, limits::kAlignment);
 }
 
+// What a request learns about a conversation that was not taken in.
+ReadReason read_reason(SkipReason refused) {
+  switch (refused) {
+    case SkipReason::identity:
+      return ReadReason::identity;
+    case SkipReason::expired:
+      return ReadReason::expired;
+    case SkipReason::budget:
+      return ReadReason::evicted;
+    case SkipReason::io_error:
+      return ReadReason::io_error;
+    default:
+      return ReadReason::corrupt;
+  }
+}
+
 SkipReason skip_reason(const Status& status) {
   if (status.ok()) return SkipReason::io_error;
   switch (status.error().code) {
@@ -126,6 +142,9 @@ Status DiskTier::take_in() {
     files_.emplace(found.id, std::move(file));
   }
   for (const TakenIn& taken : intake_.taken) adopt(taken);
+  for (const Refused& refused : intake_.refused) {
+    if (refused.token_count > 0) listener_.refused_at_intake(refused, read_reason(refused.reason));
+  }
   publish_gauges();
   return {};
 }
@@ -319,7 +338,9 @@ void DiskTier::let_go(Pending& spill) {
   held.parts = std::move(spill.held);
   Freed freed;
   std::set<ConversationId> touched;
-  for (const PartRef& part : held.parts) touched.insert(part->disk->file);
+  for (const PartRef& part : held.parts) {
+    if (part->disk) touched.insert(part->disk->file);
+  }
   for (const ConversationId& id : touched) files_.at(id).users.erase(spill.key);
   unref_extents(held, freed);
   for (const ConversationId& id : touched) freed[id];
@@ -443,7 +464,8 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
   head.resume_positions = resume_positions(present);
   const File& own = files_.at(image.id);
   const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
-  head.files.push_back({image.id, has_file ? own.map.end_bytes() : 0});
+  // The file may end before the map does: what a cancelled job was to write there never came.
+  head.files.push_back({image.id, has_file ? limits::kSessionHeaderBytes : 0});
   manifest.tokens = image.tokens;
   manifest.media = image.media;
   size_t next_written = 0;
@@ -694,10 +716,13 @@ void DiskTier::quarantine(uint64_t key, ReadReason why, const std::string& detai
   const Entry entry = take_entry(key);
   // The key stays a user of the files: what is kept for a look is not given to others.
   kept_bytes_ += entry.index_bytes;
+  const bool damaged = why == ReadReason::corrupt;
   ports_.metrics.add("strata_quarantined_total", fmt::format("reason=\"{}\"", label(why)));
-  ports_.log.write(LogLevel::error, fmt::format("strata: conversation disk: quarantined {} ({}): {}",
+  ports_.log.write(LogLevel::error, fmt::format("strata: conversation disk: {} {} ({}): {}",
+                                                damaged ? "quarantined" : "set aside until the next start",
                                                 index_file_name(entry.head.id), label(why), detail));
   listener_.gone(entry, why);
+  if (!damaged) return;  // a read that failed today may work tomorrow
   auto job = std::make_shared<WriteJob>();
   job->id = next_job_++;
   job->folder = options_.folder;

@@ -75,8 +75,8 @@ class DiskTier final : public SpillTarget {
   struct Listener {
     std::function<uint64_t()> next_key;
     std::function<void(const Entry&)> appeared;
-    std::function<void(const Entry&, ReadReason)> gone;  // none: superseded or forgotten
-    std::function<void(const ManifestHead&, ReadReason)> refused_at_intake;
+    std::function<void(const Entry&, ReadReason)> gone;                 // none: superseded or forgotten
+    std::function<void(const Refused&, ReadReason)> refused_at_intake;  // those whose tokens' chain is known
     std::function<void(const Image&)>
         spill_dropped;  // an image that was taken by spill() will not be written
   };
@@ -101,7 +101,7 @@ class DiskTier final : public SpillTarget {
   void touch(uint64_t key);
   void pin(uint64_t key) { ++find(key)->pins; }
   void unpin(uint64_t key);
-  // A restore found it bad: never offered again (renamed to .bad).
+  // A restore found it bad: never offered again (corrupt: renamed to .bad; io_error: in this run).
   void quarantine(uint64_t key, ReadReason why, const std::string& detail);
   // Gone from the folder; the reason is remembered by the listener.
   void remove(uint64_t key, ReadReason why);
