@@ -296,9 +296,8 @@ void DiskTier::post_pending() {
   size_t at = 0;
   while (posted_.size() < limits::kMaxPostedJobs && at < pending_.size()) {
     Pending& spill = pending_[at];
-    const Entry* older = find(spill.image->id);
-    if (being_written(spill.image->id) || (older != nullptr && (older->pins > 0 || older->loading))) {
-      ++at;  // a published state that somebody reads is not rewritten
+    if (waits_for_others(spill)) {
+      ++at;
       continue;
     }
     hold_extents(spill);
@@ -318,24 +317,38 @@ void DiskTier::post_pending() {
   }
 }
 
+bool DiskTier::waits_for_others(const Pending& spill) const {
+  // A published state that somebody reads is not rewritten.
+  auto older = by_id_.find(spill.image->id);
+  if (older != by_id_.end()) {
+    const Entry& entry = entries_.at(older->second);
+    if (entry.pins > 0 || entry.loading) return true;
+  }
+  if (being_written(spill.image->id)) return true;
+  // A part is written once: who shares it waits for where it will be.
+  std::unordered_set<const Part*> writing;
+  for (const auto& [job, posted] : posted_) {
+    for (const PartRef& part : posted.written) writing.insert(part.get());
+  }
+  return std::any_of(spill.image->parts.begin(), spill.image->parts.end(),
+                     [&](const PartRef& part) { return writing.contains(part.get()); });
+}
+
+// Everything of the image that is stored now, also what was written since this was called before.
 void DiskTier::hold_extents(Pending& spill) {
-  if (spill.holds_extents) return;
-  spill.holds_extents = true;
   for (const PartRef& part : spill.image->parts) {
-    if (!stored(part)) continue;
+    if (!stored(part) || !spill.held.insert(part).second) continue;
     File& file = files_.at(part->disk->file);
     ++file.extents.at(part->disk->offset).users;
     file.users.insert(spill.key);
-    spill.held.push_back(part);
   }
 }
 
 // Undoes hold_extents; what only this job still held goes back.
 void DiskTier::let_go(Pending& spill) {
-  if (!spill.holds_extents) return;
-  spill.holds_extents = false;
   Image held;
-  held.parts = std::move(spill.held);
+  held.parts.assign(spill.held.begin(), spill.held.end());
+  spill.held.clear();
   Freed freed;
   std::set<ConversationId> touched;
   for (const PartRef& part : held.parts) {

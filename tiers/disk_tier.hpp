@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -138,8 +139,7 @@ class DiskTier final : public SpillTarget {
     uint64_t key = 0;  // of the entry to be
     ImageRef image;
     uint64_t queued_ns = 0;
-    bool holds_extents = false;
-    std::vector<PartRef> held;  // parts whose extents are held for this job
+    std::unordered_set<PartRef> held;  // parts whose extents are held for this job
   };
   struct Posted {
     Pending spill;
@@ -182,6 +182,7 @@ class DiskTier final : public SpillTarget {
   void publish_failed(Posted& posted, const WriteResult& result);
   void replace_entry(Posted& posted, const WriteResult& result);
   [[nodiscard]] bool being_written(ConversationId id) const;
+  [[nodiscard]] bool waits_for_others(const Pending& spill) const;
 
   // --- giving space back
   Entry* oldest_victim(const Pending& spill);
