@@ -226,9 +226,19 @@ SpillState DiskTier::spill_state(const Image& image) const {
   for (const auto& [job, posted] : posted_) {
     if (posted.head.id == image.id && posted.head.generation == image.generation) return SpillState::writing;
   }
-  auto at = by_id_.find(image.id);
-  if (at == by_id_.end()) return SpillState::none;
-  return entries_.at(at->second).head.generation == image.generation ? SpillState::clean : SpillState::none;
+  // A newer state is as good as this one, and an older one must never take its place.
+  return newest_generation(image.id) >= image.generation ? SpillState::clean : SpillState::none;
+}
+
+uint64_t DiskTier::newest_generation(ConversationId id) const {
+  uint64_t newest = 0;
+  for (const Pending& spill : pending_)
+    if (spill.image->id == id) newest = std::max(newest, spill.image->generation);
+  for (const auto& [job, posted] : posted_)
+    if (posted.head.id == id) newest = std::max(newest, posted.head.generation);
+  if (auto at = by_id_.find(id); at != by_id_.end())
+    newest = std::max(newest, entries_.at(at->second).head.generation);
+  return newest;
 }
 
 bool DiskTier::spill(const ImageRef& image) {

@@ -183,6 +183,7 @@ class DiskTier final : public SpillTarget {
   void replace_entry(Posted& posted, const WriteResult& result);
   [[nodiscard]] bool being_written(ConversationId id) const;
   [[nodiscard]] bool waits_for_others(const Pending& spill) const;
+  [[nodiscard]] uint64_t newest_generation(ConversationId id) const;  // stored or on its way; 0: none
 
   // --- giving space back
   Entry* oldest_victim(const Pending& spill);

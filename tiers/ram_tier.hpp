@@ -28,7 +28,7 @@ enum class SpillState : uint8_t {
   none,     // not on disk
   pending,  // will be written; can be cancelled
   writing,  // being written
-  clean,    // this generation is published
+  clean,    // this generation is published, or a newer one is or will be
 };
 
 // Where evicted images go; implemented by the disk tier. Null when there is none.
