@@ -6,25 +6,35 @@ namespace strata {
 
 namespace {
 constexpr size_t kPartsPerStep = 64;  // queueing thousands of copies must not hold up other slots
-}
+constexpr int kSettleTries = 3;
+}  // namespace
 
-CopyOut::CopyOut(Model& model, Device& device, DeviceStream stream, SlotId slot, std::vector<PartRef> parts)
-    : model_(model), device_(device), stream_(stream), slot_(slot), parts_(std::move(parts)) {}
+CopyOut::CopyOut(Model& model, Device& device, DeviceStream stream, SlotId slot, std::vector<Item> items)
+    : model_(model), device_(device), stream_(stream), slot_(slot), items_(std::move(items)) {}
 
 CopyOut::~CopyOut() {
-  settle();
+  if (state_ == State::running) settle();
   if (event_.handle != nullptr) device_.destroy_event(event_);
 }
 
+// Blocks until nothing touches the buffers any more, as far as the device can still tell.
 void CopyOut::settle() {
-  if (state_ != State::running || next_ == 0) return;
-  if (!recorded_ && event_.handle != nullptr) recorded_ = device_.record(event_, stream_).ok();
-  if (recorded_) (void)device_.wait(event_);
+  if (next_ == 0 || event_.handle == nullptr) return;
+  for (int tries = 0; tries < kSettleTries; ++tries) {
+    recorded_ = recorded_ || device_.record(event_, stream_).ok();
+    if (recorded_ && device_.wait(event_).ok()) return;
+  }
+}
+
+CopyOut::State CopyOut::fail(Error error) {
+  error_ = std::move(error);
+  settle();
+  return state_ = State::failed;
 }
 
 Status CopyOut::queue_next() {
-  const PartRef& part = parts_[next_];
-  const std::span<std::byte> to = part->ram->bytes();
+  const PartRef& part = items_[next_].part;
+  const std::span<std::byte> to = items_[next_].to->bytes();
   // Whole pages are written to disk: what lies behind the payload is defined.
   if (part->is_block()) {
     part->bytes = model_.block_bytes(part->stage, part->count);
@@ -39,7 +49,6 @@ Status CopyOut::queue_next() {
     STRATA_ASSIGN(part->bytes, model_.export_checkpoint(slot_, part->stage, to, stream_));
   }
   bytes_ += part->bytes;
-  ++next_;
   return {};
 }
 
@@ -47,24 +56,19 @@ CopyOut::State CopyOut::step() {
   if (state_ != State::running) return state_;
   if (event_.handle == nullptr) {
     auto event = device_.create_event();
-    if (!event.ok()) {
-      error_ = event.error();
-      return state_ = State::failed;
-    }
+    if (!event.ok()) return fail(event.error());
     event_ = *event;
   }
-  for (size_t i = 0; i < kPartsPerStep && next_ < parts_.size() && !failing_; ++i) {
+  for (size_t i = 0; i < kPartsPerStep && next_ < items_.size() && !failing_; ++i) {
     if (Status queued = queue_next(); !queued.ok()) {
       error_ = queued.error();
       failing_ = true;
     }
+    ++next_;  // a failed one may have queued a part of its copies
   }
-  if (next_ < parts_.size() && !failing_) return State::running;
+  if (next_ < items_.size() && !failing_) return State::running;
   if (!recorded_) {
-    if (Status recorded = device_.record(event_, stream_); !recorded.ok()) {
-      error_ = recorded.error();
-      return state_ = State::failed;
-    }
+    if (Status recorded = device_.record(event_, stream_); !recorded.ok()) return fail(recorded.error());
     recorded_ = true;
   }
   return finish();
@@ -72,12 +76,11 @@ CopyOut::State CopyOut::step() {
 
 CopyOut::State CopyOut::finish() {
   auto done = device_.done(event_);
-  if (!done.ok()) {
-    error_ = done.error();
-    return state_ = State::failed;
-  }
+  if (!done.ok()) return fail(done.error());
   if (!*done) return State::running;
-  return state_ = failing_ ? State::failed : State::done;
+  if (failing_) return state_ = State::failed;
+  for (const Item& item : items_) item.part->ram = item.to;
+  return state_ = State::done;
 }
 
 }  // namespace strata

@@ -1,6 +1,6 @@
 // CopyOut: copies blocks and checkpoints of a slot into pinned buffers, asynchronously on one stream. The
-// slot may not change below what is copied until done. Ownership: the parts' buffers are allocated before,
-// and given back with the parts when the copy failed. One thread at a time. Never waits.
+// slot may not change below what is copied until done. Ownership: holds parts and buffers until nothing
+// touches them. One thread at a time. Never waits, but for a device that failed and an owner that goes away.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,13 @@ namespace strata {
 
 class CopyOut {
  public:
-  // `parts` have a buffer and no other content yet; checkpoints are those of the slot's present length.
-  CopyOut(Model& model, Device& device, DeviceStream stream, SlotId slot, std::vector<PartRef> parts);
+  // Checkpoints are those of the slot's present length. Parts may be shared: a buffer becomes the RAM copy of
+  // its part only when it holds the bytes.
+  struct Item {
+    PartRef part;
+    HostBufferRef to;
+  };
+  CopyOut(Model& model, Device& device, DeviceStream stream, SlotId slot, std::vector<Item> items);
   ~CopyOut();
   CopyOut(const CopyOut&) = delete;
   CopyOut& operator=(const CopyOut&) = delete;
@@ -25,18 +30,18 @@ class CopyOut {
   [[nodiscard]] const Error& error() const { return error_; }
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] SlotId slot() const { return slot_; }
-  // Blocks until nothing touches the buffers any more; for owners that go away.
-  void settle();
 
  private:
   Status queue_next();
   State finish();
+  State fail(Error error);
+  void settle();
 
   Model& model_;
   Device& device_;
   DeviceStream stream_;
   SlotId slot_;
-  std::vector<PartRef> parts_;
+  std::vector<Item> items_;
   size_t next_ = 0;
   DeviceEvent event_;
   bool recorded_ = false;

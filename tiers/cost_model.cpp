@@ -32,8 +32,8 @@ void CostModel::observe_prompt(uint32_t tokens, uint64_t duration_ns) {
 
 uint64_t CostModel::predict_restore_ns(uint64_t disk_bytes, uint64_t copy_bytes) const {
   if (disk_bytes > 0 && !disk_.known()) return 0;
-  if (copy_bytes > 0 && !copy_.known()) return 0;
-  // Reading and copying overlap: the slower of the two decides.
+  if (disk_bytes == 0 && copy_bytes > 0 && !copy_.known()) return 0;
+  // Reading and copying overlap: the slower of the two decides, or the one that is known.
   const double ns = std::max(disk_.predict_ns(static_cast<double>(disk_bytes)),
                              copy_.predict_ns(static_cast<double>(copy_bytes)));
   return static_cast<uint64_t>(ns);

@@ -6,6 +6,10 @@
 
 namespace strata {
 
+namespace {
+constexpr uint64_t kDrainWaitNs = 100'000'000;  // of one wait
+}  // namespace
+
 void DiskReader::read(FileHandle file, std::span<std::byte> to, uint64_t offset, Done done) {
   IoOp op;
   op.kind = IoKind::read;
@@ -35,22 +39,29 @@ void DiskReader::submit_waiting() {
   }
 }
 
+// Runs the callbacks of what is done; how many.
+size_t DiskReader::collect(size_t min, uint64_t timeout_ns) {
+  std::array<IoDone, limits::kMaxOpsInFlight> completions;
+  const auto count = queue_.poll(min, timeout_ns, completions);
+  if (!count.ok()) return 0;
+  for (size_t i = 0; i < *count; ++i) {
+    auto at = running_.find(completions[i].cookie);
+    if (at == running_.end()) continue;
+    Done done = std::move(at->second);
+    running_.erase(at);
+    done(std::move(completions[i].status));
+  }
+  return *count;
+}
+
 bool DiskReader::poll() {
   submit_waiting();
-  std::array<IoDone, limits::kMaxOpsInFlight> completions;
-  while (queue_.in_flight() > 0) {
-    auto count = queue_.poll(0, 0, completions);
-    if (!count.ok() || *count == 0) break;
-    for (size_t i = 0; i < *count; ++i) {
-      auto at = running_.find(completions[i].cookie);
-      if (at == running_.end()) continue;
-      Done done = std::move(at->second);
-      running_.erase(at);
-      done(std::move(completions[i].status));
-    }
-    submit_waiting();
-  }
+  while (queue_.in_flight() > 0 && collect(0, 0) > 0) submit_waiting();
   return !idle();
+}
+
+void DiskReader::drain() {
+  for (submit_waiting(); !idle(); submit_waiting()) (void)collect(1, kDrainWaitNs);
 }
 
 }  // namespace strata

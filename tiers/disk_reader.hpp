@@ -21,10 +21,13 @@ class DiskReader {
   void read(FileHandle file, std::span<std::byte> to, uint64_t offset, Done done);
   // Submits what waits, runs the callbacks of what is done. True when reads are still under way.
   bool poll();
+  // Waits for everything under way; for owners of buffers that go away.
+  void drain();
   [[nodiscard]] bool idle() const { return waiting_.empty() && running_.empty(); }
 
  private:
   void submit_waiting();
+  size_t collect(size_t min, uint64_t timeout_ns);
 
   IoQueue& queue_;
   std::deque<IoOp> waiting_;

@@ -30,6 +30,22 @@ uint64_t index_bytes_bound(const Image& image, const Identity& identity) {
   return align_up(bytes, limits::kAlignment);
 }
 
+// What a request learns about a conversation that was not taken in.
+ReadReason read_reason(SkipReason refused) {
+  switch (refused) {
+    case SkipReason::identity:
+      return ReadReason::identity;
+    case SkipReason::expired:
+      return ReadReason::expired;
+    case SkipReason::budget:
+      return ReadReason::evicted;
+    case SkipReason::io_error:
+      return ReadReason::io_error;
+    default:
+      return ReadReason::corrupt;
+  }
+}
+
 SkipReason skip_reason(const Status& status) {
   if (status.ok()) return SkipReason::io_error;
   switch (status.error().code) {
@@ -126,6 +142,9 @@ Status DiskTier::take_in() {
     files_.emplace(found.id, std::move(file));
   }
   for (const TakenIn& taken : intake_.taken) adopt(taken);
+  for (const Refused& refused : intake_.refused) {
+    if (refused.token_count > 0) listener_.refused_at_intake(refused, read_reason(refused.reason));
+  }
   publish_gauges();
   return {};
 }
@@ -287,9 +306,8 @@ void DiskTier::post_pending() {
   size_t at = 0;
   while (posted_.size() < limits::kMaxPostedJobs && at < pending_.size()) {
     Pending& spill = pending_[at];
-    const Entry* older = find(spill.image->id);
-    if (being_written(spill.image->id) || (older != nullptr && (older->pins > 0 || older->loading))) {
-      ++at;  // a published state that somebody reads is not rewritten
+    if (waits_for_others(spill)) {
+      ++at;
       continue;
     }
     hold_extents(spill);
@@ -309,27 +327,43 @@ void DiskTier::post_pending() {
   }
 }
 
+bool DiskTier::waits_for_others(const Pending& spill) const {
+  // A published state that somebody reads is not rewritten.
+  auto older = by_id_.find(spill.image->id);
+  if (older != by_id_.end()) {
+    const Entry& entry = entries_.at(older->second);
+    if (entry.pins > 0 || entry.loading) return true;
+  }
+  if (being_written(spill.image->id)) return true;
+  // A part is written once: who shares it waits for where it will be.
+  std::unordered_set<const Part*> writing;
+  for (const auto& [job, posted] : posted_) {
+    for (const PartRef& part : posted.written) writing.insert(part.get());
+  }
+  return std::any_of(spill.image->parts.begin(), spill.image->parts.end(),
+                     [&](const PartRef& part) { return writing.contains(part.get()); });
+}
+
+// Everything of the image that is stored now, also what was written since this was called before.
 void DiskTier::hold_extents(Pending& spill) {
-  if (spill.holds_extents) return;
-  spill.holds_extents = true;
   for (const PartRef& part : spill.image->parts) {
-    if (!stored(part)) continue;
+    if (!stored(part) || !spill.held.insert(part).second) continue;
     File& file = files_.at(part->disk->file);
     ++file.extents.at(part->disk->offset).users;
     file.users.insert(spill.key);
-    spill.held.push_back(part);
   }
 }
 
 // Undoes hold_extents; what only this job still held goes back.
 void DiskTier::let_go(Pending& spill) {
-  if (!spill.holds_extents) return;
-  spill.holds_extents = false;
   Image held;
-  held.parts = std::move(spill.held);
+  held.parts.assign(spill.held.begin(), spill.held.end());
+  spill.held.clear();
   Freed freed;
   std::set<ConversationId> touched;
-  for (const PartRef& part : held.parts) touched.insert(part->disk->file);
+  for (const PartRef& part : held.parts) {
+    if (part->disk) touched.insert(part->disk->file);
+  }
   for (const ConversationId& id : touched) files_.at(id).users.erase(spill.key);
   unref_extents(held, freed);
   for (const ConversationId& id : touched) freed[id];
@@ -453,7 +487,8 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
   head.resume_positions = resume_positions(present);
   const File& own = files_.at(image.id);
   const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
-  head.files.push_back({image.id, has_file ? own.map.end_bytes() : 0});
+  // The file may end before the map does: what a cancelled job was to write there never came.
+  head.files.push_back({image.id, has_file ? limits::kSessionHeaderBytes : 0});
   manifest.tokens = image.tokens;
   manifest.media = image.media;
   size_t next_written = 0;
@@ -704,10 +739,13 @@ void DiskTier::quarantine(uint64_t key, ReadReason why, const std::string& detai
   const Entry entry = take_entry(key);
   // The key stays a user of the files: what is kept for a look is not given to others.
   kept_bytes_ += entry.index_bytes;
+  const bool damaged = why == ReadReason::corrupt;
   ports_.metrics.add("strata_quarantined_total", fmt::format("reason=\"{}\"", label(why)));
-  ports_.log.write(LogLevel::error, fmt::format("strata: conversation disk: quarantined {} ({}): {}",
+  ports_.log.write(LogLevel::error, fmt::format("strata: conversation disk: {} {} ({}): {}",
+                                                damaged ? "quarantined" : "set aside until the next start",
                                                 index_file_name(entry.head.id), label(why), detail));
   listener_.gone(entry, why);
+  if (!damaged) return;  // a read that failed today may work tomorrow
   auto job = std::make_shared<WriteJob>();
   job->id = next_job_++;
   job->folder = options_.folder;

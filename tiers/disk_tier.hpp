@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -75,8 +76,8 @@ class DiskTier final : public SpillTarget {
   struct Listener {
     std::function<uint64_t()> next_key;
     std::function<void(const Entry&)> appeared;
-    std::function<void(const Entry&, ReadReason)> gone;  // none: superseded or forgotten
-    std::function<void(const ManifestHead&, ReadReason)> refused_at_intake;
+    std::function<void(const Entry&, ReadReason)> gone;                 // none: superseded or forgotten
+    std::function<void(const Refused&, ReadReason)> refused_at_intake;  // those whose tokens' chain is known
     std::function<void(const Image&)>
         spill_dropped;  // an image that was taken by spill() will not be written
   };
@@ -101,7 +102,7 @@ class DiskTier final : public SpillTarget {
   void touch(uint64_t key);
   void pin(uint64_t key) { ++find(key)->pins; }
   void unpin(uint64_t key);
-  // A restore found it bad: never offered again (renamed to .bad).
+  // A restore found it bad: never offered again (corrupt: renamed to .bad; io_error: in this run).
   void quarantine(uint64_t key, ReadReason why, const std::string& detail);
   // Gone from the folder; the reason is remembered by the listener.
   void remove(uint64_t key, ReadReason why);
@@ -138,8 +139,7 @@ class DiskTier final : public SpillTarget {
     uint64_t key = 0;  // of the entry to be
     ImageRef image;
     uint64_t queued_ns = 0;
-    bool holds_extents = false;
-    std::vector<PartRef> held;  // parts whose extents are held for this job
+    std::unordered_set<PartRef> held;  // parts whose extents are held for this job
   };
   struct Posted {
     Pending spill;
@@ -182,6 +182,7 @@ class DiskTier final : public SpillTarget {
   void publish_failed(Posted& posted, const WriteResult& result);
   void replace_entry(Posted& posted, const WriteResult& result);
   [[nodiscard]] bool being_written(ConversationId id) const;
+  [[nodiscard]] bool waits_for_others(const Pending& spill) const;
   [[nodiscard]] uint64_t newest_generation(ConversationId id) const;  // stored or on its way; 0: none
 
   // --- giving space back

@@ -229,7 +229,12 @@ class Intake {
     index.fate = remove ? Fate::removed : Fate::kept;
     if (!rules_.persist && !ephemeral) return;  // another run's business: kept, not refused
     index.refusal = report_.refused.size();
-    report_.refused.push_back({index.name, refusal.reason, std::move(refusal.detail), false});
+    Refused refused{index.name, refusal.reason, std::move(refusal.detail)};
+    if (index.head && !ephemeral) {
+      refused.prefix_chain = index.head->prefix_chain;
+      refused.token_count = index.head->token_count;
+    }
+    report_.refused.push_back(std::move(refused));
   }
 
   // ---- what stays, and what fits beside it
@@ -325,7 +330,7 @@ class Intake {
   bool remove_temporary(const std::string& name) {
     const auto first = first_bytes(name, sizeof(uint64_t));
     if (!first || !has_strata_magic(*first)) return false;
-    Refused refused{name, SkipReason::orphan, "an interrupted write", false};
+    Refused refused{name, SkipReason::orphan, "an interrupted write"};
     const auto info = files_.info(path(name));
     refused.removed = remove(name);
     if (!refused.removed && info.ok()) report_.kept_bytes += info->allocated_bytes;

@@ -47,6 +47,9 @@ struct Refused {
   SkipReason reason = SkipReason::corrupt;
   std::string detail;  // identity: the field that differs
   bool removed = false;
+  // Of an index whose head could be read, so that a request for it learns why it is read again (OBS-1).
+  std::vector<uint64_t> prefix_chain;
+  uint32_t token_count = 0;
 };
 
 struct IntakeReport {

@@ -20,11 +20,21 @@ bool Stack::parks() const {
   return ram_->on() && state_can_park && !shutdown_parked_;
 }
 
+bool Stack::held_by_user(ConversationId id) const {
+  const RamTier::Entry* parked = ram_->find(id);
+  const DiskTier::Entry* stored = disk_ ? disk_->find(id) : nullptr;
+  return (parked != nullptr && parked->held_by_user) || (stored != nullptr && stored->held_by_user);
+}
+
 ImageRef Stack::image_of(const Slot& from, uint32_t tokens) {
   auto image = std::make_shared<Image>();
   const bool whole = tokens == from.length();
   image->id = whole ? from.conversation : new_conversation();
   image->generation = whole ? from.generation + 1 : 1;
+  if (whole && held_by_user(from.conversation)) {  // what a user holds stays as it is
+    image->id = new_conversation();
+    image->generation = 1;
+  }
   image->tokens.assign(from.tokens.begin(), from.tokens.begin() + tokens);
   for (const MediaMark& mark : from.media) {
     if (mark.start < tokens) image->media.push_back(mark);
@@ -59,10 +69,7 @@ bool Stack::collect_parts(const Slot& from, uint32_t tokens, Image& image, std::
     }
   }
   if (!model_.needs_checkpoints && model_.state_in_blocks) return true;
-  for (const PartRef& part : from.parts) {
-    if (part->is_block() || part->first > tokens) continue;
-    if (part->ram || part->disk) (void)insert_part(image.parts, part);
-  }
+  for (PartRef& part : kept_checkpoints(from, tokens)) (void)insert_part(image.parts, std::move(part));
   for (StageId stage = 0; stage < model_.stages; ++stage) {
     if (const PartRef known = find_checkpoint(image.parts, stage, tokens); known && known->ram) continue;
     if (tokens != from.length()) return false;
@@ -76,17 +83,34 @@ bool Stack::collect_parts(const Slot& from, uint32_t tokens, Image& image, std::
   return true;
 }
 
-std::optional<SkipReason> Stack::allocate_parts(std::vector<PartRef>& fresh, uint64_t& needed) {
-  needed = 0;
+// The slot's checkpoints up to `tokens` that an image of that length keeps (RAM-6).
+std::vector<PartRef> Stack::kept_checkpoints(const Slot& from, uint32_t tokens) const {
+  std::vector<PartRef> at_hand;
+  for (const PartRef& part : from.parts) {
+    if (!part->is_block() && part->first <= tokens && (part->ram || part->disk)) at_hand.push_back(part);
+  }
+  std::vector<uint32_t> positions = resume_positions(at_hand);
+  std::erase(positions, tokens);  // the live state does not count
+  const std::vector<uint32_t> keep = checkpoints_to_keep(positions, tokens, from.root, rules());
+  std::erase_if(at_hand, [&](const PartRef& part) {
+    return part->first != tokens && !std::binary_search(keep.begin(), keep.end(), part->first);
+  });
+  return at_hand;
+}
+
+// A buffer for each part; on a refusal none is held.
+std::optional<SkipReason> Stack::allocate_parts(const std::vector<PartRef>& fresh,
+                                                std::vector<CopyOut::Item>& items) {
+  uint64_t needed = 0;
   for (const PartRef& part : fresh) needed += PinnedPool::class_bytes(part->bytes);
   if (auto refused = ram_->make_room(needed)) return refused;
   for (const PartRef& part : fresh) {
     auto buffer = ram_->allocate(part->bytes);
     if (!buffer.ok()) {
-      for (const PartRef& undo : fresh) undo->ram.reset();
+      items.clear();
       return SkipReason::budget;
     }
-    part->ram = std::move(*buffer);
+    items.push_back({part, std::move(*buffer)});
   }
   return std::nullopt;
 }
@@ -106,21 +130,21 @@ std::unique_ptr<Stack::Parking> Stack::start_parking(Slot& from, uint32_t tokens
   if (!collect_parts(from, tokens, *parking->image, parking->fresh)) return nullptr;
   uint64_t whole_bytes = 0;
   for (const PartRef& part : parking->image->parts) whole_bytes += PinnedPool::class_bytes(part->bytes);
-  uint64_t needed = 0;
   if (whole_bytes > options_.ram_budget_bytes) {
     remember(*parking->image, ReadReason::too_large);
     why = SkipReason::too_large;
     return nullptr;
   }
   ++from.copies_out;  // its inherited copies stay, and nothing decodes here meanwhile
-  if (auto refused = allocate_parts(parking->fresh, needed)) {
+  std::vector<CopyOut::Item> items;
+  if (auto refused = allocate_parts(parking->fresh, items)) {
     --from.copies_out;
     remember(*parking->image, ReadReason::evicted);
     why = *refused;
     return nullptr;
   }
   parking->copy =
-      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, parking->fresh);
+      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(items));
   return parking;
 }
 
@@ -143,6 +167,7 @@ void Stack::parked(Parking& parking) {
   ram_->admit(key, image);
   index_.insert(key, prefix_chain(image->span(), image->salt), image->length());
   if (parking.whole) {
+    from.conversation = image->id;
     from.generation = image->generation;
     inherit(from, image->parts);
   } else {
@@ -172,7 +197,6 @@ void Stack::parked(Parking& parking) {
 void Stack::park_failed(Parking& parking) {
   const std::string message = parking.copy->error().message;
   parking.copy.reset();
-  for (const PartRef& part : parking.fresh) part->ram.reset();
   remember(*parking.image, ReadReason::io_error);
   ports_.log.write(LogLevel::warning, "strata: conversation cache: copy out of slot failed: " + message);
   skip_parking(slot(parking.slot), SkipReason::io_error, 0);
@@ -223,18 +247,18 @@ void Stack::take_checkpoint(Slot& from) {
     part->bytes = std::max(model_.checkpoint_bytes[stage], kEmptyCheckpointBytes);
     parts.push_back(std::move(part));
   }
-  uint64_t needed = 0;
+  std::vector<CopyOut::Item> items;
   ++from.copies_out;
-  if (auto refused = allocate_parts(parts, needed)) {
+  if (auto refused = allocate_parts(parts, items)) {
     --from.copies_out;
     ports_.metrics.add("strata_skips_total", fmt::format("tier=\"ram\",reason=\"{}\"", label(*refused)));
     return;
   }
   CheckpointCopy taking;
   taking.slot = from.id;
-  taking.parts = parts;
+  taking.parts = std::move(parts);
   taking.copy =
-      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(parts));
+      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(items));
   checkpoints_.push_back(std::move(taking));
 }
 
@@ -255,8 +279,6 @@ void Stack::step_checkpoints() {
       ports_.metrics.add("strata_checkpoints_total");
     } else {
       ports_.metrics.add("strata_skips_total", "tier=\"ram\",reason=\"io_error\"");
-      taking->copy.reset();
-      for (const PartRef& part : taking->parts) part->ram.reset();
     }
     taking = checkpoints_.erase(taking);
   }
@@ -311,7 +333,8 @@ bool Stack::park_idle_slots() {
     }
     // What is parked already makes room by being written; then this one is tried again.
     ram_->spill_all();
-    if (why == SkipReason::budget && !disk_->settled()) return false;
+    const bool room_may_come = why == SkipReason::budget || why == SkipReason::min_free_ram;
+    if (room_may_come && !disk_->settled()) return false;
     skip_parking(from, why, 0);
     shutdown_tried_.insert(from.id);
   }

@@ -32,7 +32,7 @@ double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 }  // namespace
 
 void Stack::advance(Active& active) {
-  if (active.finished && active.state == RequestState::waiting) return;
+  if (active.finished && active.step == Step::planning) return give_up(active);
   // Each step either waits for something outside or leads to the next one; bounded by the number of steps
   // there are.
   for (int i = 0; i < 8; ++i) {
@@ -44,6 +44,7 @@ void Stack::advance(Active& active) {
       case Step::loading_body: {
         const DiskTier::Entry* entry = disk_->find(active.plan.key);
         if (entry != nullptr && entry->loading) return;
+        disk_->unpin(active.plan.key);
         active.step = Step::planning;
         break;
       }
@@ -66,14 +67,17 @@ void Stack::advance(Active& active) {
       case Step::settled:
         return;
     }
-    if (active.finished && active.step == Step::planning) {
-      // The owner went away while this was on its way; whatever the slot holds, it keeps.
-      active.step = Step::settled;
-      active.state = RequestState::failed;
-      return;
-    }
+    if (active.finished && active.step == Step::planning) return give_up(active);
     if (active.step == before) return;
   }
+}
+
+// The owner went away while this was on its way; whatever the slot holds, it keeps.
+void Stack::give_up(Active& active) {
+  unpin_source(active);
+  if (active.placement.slot != kNoSlot) slot(active.placement.slot).placing = false;
+  active.step = Step::settled;
+  active.state = RequestState::failed;
 }
 
 Planner::View Stack::view() const {
@@ -89,12 +93,15 @@ void Stack::plan(Active& active) {
   request.only_slot = active.request.slot;
   if (active.placement.slot != kNoSlot) request.only_slot = request.claimed = active.placement.slot;
   request.use_cache = active.request.use_cache && active.retries < limits::kMaxPlanRetries;
+  request.may_load_bodies = active.bodies_loaded < limits::kMaxPlanCandidates;
   request.may_fork_slots = active.may_fork_slots;
+  request.may_cut_slots = active.may_cut_slots;
   request.avoid = &active.avoid;
   active.plan = Planner(view()).plan(request);
   if (active.plan.needs_body) {
+    disk_->pin(active.plan.key);
     disk_->load_body(active.plan.key);
-    ++active.retries;
+    ++active.bodies_loaded;
     active.step = Step::loading_body;
     return;
   }
@@ -113,44 +120,47 @@ Slot* Stack::choose_slot(const Active& active) {
 }
 
 void Stack::follow_plan(Active& active) {
-  const Plan& plan = active.plan;
-  if (plan.source == Plan::Source::slot) {
-    Slot& source = slot(plan.slot);
-    Slot* target = choose_slot(active);
-    if (target == nullptr) return;
-    const bool stays = plan.in_place && target->id == source.id;
-    if (stays && !plan.loses_conversation) {
-      claim(active, *target);
-      continue_in_place(active, *target);
-      return;
-    }
-    if (active.may_fork_slots && parks()) {
-      // The state is shared through the RAM tier: park it, then plan again with what is parked.
-      if (stays) claim(active, *target);
-      park_donor(active, source,
-                 source.copies_out == 0 && !(source.request && source.request != active.request.id)
-                     ? source.length()
-                     : plan.usable_tokens);
-      return;
-    }
-    if (plan.in_place && (active.placement.slot == kNoSlot || active.placement.slot == source.id)) {
-      claim(active, source);
-      continue_in_place(active, source);
-      return;
-    }
-    active.plan = Plan{};
-  }
   Slot* target = choose_slot(active);
-  if (target == nullptr || (target->id != active.placement.slot && !target->idle())) return;
+  if (target == nullptr) return;
+  if (active.plan.source == Plan::Source::slot)
+    return follow_slot_plan(active, slot(active.plan.slot), *target);
+  if (target->id != active.placement.slot && !target->idle()) return;
   pin_source(active);
   claim(active, *target);
   park_outgoing(active);
+}
+
+void Stack::follow_slot_plan(Active& active, Slot& source, Slot& target) {
+  const Plan& plan = active.plan;
+  const bool stays = plan.in_place && target.id == source.id;
+  if (stays && !plan.loses_conversation) {
+    claim(active, target);
+    continue_in_place(active, target);
+  } else if (active.may_fork_slots && parks()) {
+    // The state is shared through the RAM tier: park it, then plan again with what is parked.
+    if (stays) claim(active, target);
+    const bool whole = source.copies_out == 0 && !(source.request && source.request != active.request.id);
+    park_donor(active, source, whole ? source.length() : plan.usable_tokens);
+  } else if (stays) {
+    claim(active, source);
+    continue_in_place(active, source);
+  } else {
+    // What cannot be parked is overwritten only where no other slot is to be had.
+    active.may_fork_slots = active.may_cut_slots = false;
+    plan_again(active);
+  }
+}
+
+void Stack::plan_again(Active& active) {
+  active.step = Step::planning;
+  plan(active);
 }
 
 void Stack::claim(Active& active, Slot& target) {
   if (active.placement.slot == target.id) return;
   STRATA_CHECK(target.idle());
   target.request = active.request.id;
+  target.placing = true;
   active.placement.slot = target.id;
   active.state = RequestState::placing;
   active.started_ns = ports_.clock.monotonic_ns();
@@ -161,12 +171,15 @@ void Stack::pin_source(Active& active) {
     ram_->pin(active.plan.key);
     ram_->touch(active.plan.key);
     active.source = ram_->find(active.plan.key)->image;
+    active.source->last_used_ns = ports_.clock.wall_ns();
+    if (DiskTier::Entry* stored = disk_ ? disk_->find(active.source->id) : nullptr) disk_->touch(stored->key);
     if (disk_) (void)disk_->cancel_spill(*active.source);  // DISK-2: asked for before its write started
     active.pinned = true;
   } else if (active.plan.source == Plan::Source::disk) {
     disk_->pin(active.plan.key);
     disk_->touch(active.plan.key);
     active.source = disk_->find(active.plan.key)->image;
+    active.source->last_used_ns = ports_.clock.wall_ns();
     active.pinned = true;
   }
 }
@@ -184,12 +197,11 @@ void Stack::unpin_source(Active& active) {
 void Stack::park_donor(Active& active, Slot& donor, uint32_t tokens) {
   SkipReason why = SkipReason::off;
   active.may_fork_slots = false;  // one try; the next plan finds the parked image, or does without
-  if (tokens == donor.length() && stored_state(donor))
-    return;  // the planner preferred the slot; plan again without
+  if (tokens == donor.length() && stored_state(donor)) return plan_again(active);
   active.parking = start_parking(donor, tokens, why);
   if (!active.parking) {
     skip_parking(donor, why, 0);
-    return;
+    return plan_again(active);
   }
   active.step = Step::parking_donor;
 }
@@ -205,12 +217,13 @@ void Stack::donor_parked(Active& active) {
 bool Stack::stored_state(const Slot& held) const {
   const RamTier::Entry* parked = ram_->find(held.conversation);
   if (parked != nullptr && parked->image->generation == held.generation &&
-      parked->image->length() == held.length()) {
+      parked->image->tokens == held.tokens) {
     return true;
   }
   const DiskTier::Entry* stored = disk_ ? disk_->find(held.conversation) : nullptr;
   return stored != nullptr && stored->head.generation == held.generation &&
-         stored->head.token_count == held.length();
+         stored->head.token_count == held.length() &&
+         stored->head.prefix_chain == prefix_chain(held.span(), held.salt);
 }
 
 void Stack::park_outgoing(Active& active) {
@@ -229,12 +242,11 @@ void Stack::fill_slot(Active& active) {
     active.parking.reset();
   }
   Slot& target = slot(active.placement.slot);
-  if (active.finished) {
-    unpin_source(active);
-    active.step = Step::settled;
-    active.state = RequestState::failed;
-    return;
-  }
+  if (active.finished) return give_up(active);
+  // Others may still copy out of what the slot holds; and a model stages only so many imports at once.
+  if (target.copies_out > 0) return;
+  const size_t imports_at_once = std::max<size_t>(1, model_.staged_imports);
+  if (active.plan.source != Plan::Source::none && open_restores() >= imports_at_once) return;
   if (active.plan.source == Plan::Source::none) {
     start_fresh(active, target);
   } else {
@@ -268,6 +280,11 @@ void Stack::continue_in_place(Active& active, Slot& target) {
 
 // --- restore
 
+size_t Stack::open_restores() const {
+  return static_cast<size_t>(std::count_if(active_.begin(), active_.end(),
+                                           [](const Active& active) { return active.restore != nullptr; }));
+}
+
 void Stack::start_restore(Active& active, Slot& target) {
   const uint32_t tokens = active.plan.usable_tokens;
   Restore::Request request;
@@ -282,7 +299,7 @@ void Stack::start_restore(Active& active, Slot& target) {
   }
   for (const PartRef& part : request.parts) ram_->hold(part);
   active.held = request.parts;
-  request.keep_into = keep_buffers(request.parts);
+  request.keep_into = keep_buffers(request.parts, active.request.keep);
   Restore::Ports ports{ports_.model, ports_.device, ports_.clock,       in_stream_,
                        ports_.files, reader_.get(), staging_pool_.get()};
   active.restore = std::make_unique<Restore>(ports, std::move(request));
@@ -291,12 +308,12 @@ void Stack::start_restore(Active& active, Slot& target) {
 }
 
 // Buffers for what comes from the disk, if the RAM tier has room to keep all of it; otherwise it is streamed.
-std::vector<HostBufferRef> Stack::keep_buffers(const std::vector<PartRef>& parts) {
+std::vector<HostBufferRef> Stack::keep_buffers(const std::vector<PartRef>& parts, bool keep) {
   uint64_t bytes = 0;
   for (const PartRef& part : parts) {
     if (!part->ram) bytes += PinnedPool::class_bytes(part->bytes);
   }
-  if (bytes == 0 || ram_->make_room(bytes)) return {};
+  if (bytes == 0 || !keep || ram_->make_room(bytes)) return {};
   std::vector<HostBufferRef> buffers(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i]->ram) continue;
@@ -325,7 +342,11 @@ void Stack::restore_done(Active& active, Slot& target) {
     cost_.observe_copy(active.restore->restored_bytes(), now - active.restore_started_ns);
   }
   reset(target);
-  const bool goes_on = tokens == image->length();
+  // Of two that go on from the same state only one is that conversation.
+  const bool elsewhere = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& other) {
+    return other.id != target.id && other.conversation == image->id;
+  });
+  const bool goes_on = tokens == image->length() && !elsewhere;
   target.conversation = goes_on ? image->id : new_conversation();
   target.generation = goes_on ? image->generation : 0;
   target.created_ns = goes_on ? image->created_ns : ports_.clock.wall_ns();
@@ -350,15 +371,27 @@ void Stack::restore_done(Active& active, Slot& target) {
   serve(active, target);
 }
 
+// An image in RAM whose old checkpoints on disk cannot be used goes on without them.
+void Stack::forget_disk_only_parts(Active& active) {
+  for (const PartRef& part : active.held) {
+    if (!part->is_block() && !part->ram) part->disk.reset();
+  }
+}
+
 void Stack::restore_failed(Active& active, Slot& target) {
   const Error error = active.restore->error();
   const bool cancelled = error.code == ErrorCode::cancelled;
   const bool from_disk = active.plan.source == Plan::Source::disk;
   const ReadReason reason = error.code == ErrorCode::corrupt ? ReadReason::corrupt : ReadReason::io_error;
   const uint64_t key = active.plan.key;
+  if (!from_disk && !cancelled) forget_disk_only_parts(active);
   end_restore(active);
   unpin_source(active);
   active.step = Step::planning;
+  if (!model_.staged_import) {  // the slot holds neither the old conversation nor the new one
+    if (Status cleared = ports_.model.clear(target.id); !cleared.ok()) return fail(active, cleared.error());
+    reset(target);
+  }
   if (cancelled) return;
   ports_.log.write(LogLevel::warning,
                    fmt::format("strata: conversation cache: restore into slot {} failed ({}): {}", target.id,
@@ -375,6 +408,7 @@ void Stack::restore_failed(Active& active, Slot& target) {
 void Stack::serve(Active& active, Slot& target) {
   const uint64_t now = ports_.clock.monotonic_ns();
   const TierRequest& request = active.request;
+  target.placing = false;
   target.salt = request.salt;
   target.one_shot = !request.keep;
   target.answer_start = static_cast<uint32_t>(request.tokens.size());
@@ -429,6 +463,7 @@ void Stack::fail(Active& active, const Error& error) {
   Slot& target = slot(active.placement.slot);
   (void)ports_.model.clear(target.id);
   reset(target);
+  target.placing = false;
 }
 
 }  // namespace strata

@@ -18,8 +18,10 @@ void Ghosts::remember(std::vector<uint64_t> chain, uint32_t length, ReadReason r
 
 std::optional<ReadReason> Ghosts::find(TokenSpan prompt, uint64_t salt, uint32_t shared) const {
   const auto found = index_.find(prompt, salt, 1);
-  if (found.empty() || found.front().at_least <= shared) return std::nullopt;
-  return reasons_.at(found.front().key);
+  const auto most = std::max_element(found.begin(), found.end(),
+                                     [](const auto& a, const auto& b) { return a.at_least < b.at_least; });
+  if (most == found.end() || most->at_least <= shared) return std::nullopt;
+  return reasons_.at(most->key);
 }
 
 struct Planner::Best {
@@ -109,7 +111,8 @@ void Planner::consider_slots(const Request& request, Best& best) const {
       offer.usable_tokens = std::min(shared, best.limit);
       offer.in_place = true;
       offer.loses_conversation = shared + 1 < slot.answer_start && !claimed;
-    } else if (view_.can_park && request.may_fork_slots) {
+      if (offer.loses_conversation && !request.may_cut_slots) continue;
+    } else if (view_.can_park && request.may_fork_slots && !slot.placing) {
       offer.usable_tokens = usable_of(slot.parts, std::min(shared, best.limit));
       // An idle slot's own live state becomes a checkpoint by parking it.
       if (slot.idle() && shared == slot.length() && shared <= best.limit) offer.usable_tokens = shared;
@@ -159,6 +162,7 @@ void Planner::consider_disk(const Request& request, const DiskTier::Entry& entry
     best.share(shared, entry.image->length());
     offer.usable_tokens = usable_of(entry.image->parts, std::min(shared, best.limit));
   } else {
+    if (!request.may_load_bodies) return;
     const uint32_t bound = std::min(candidate.at_most, best.limit);
     offer.needs_body = true;
     offer.usable_tokens = bound;
@@ -201,10 +205,13 @@ ReadCause Planner::cause(const Request& request, const Best& best) const {
     return cause;
   }
   const uint32_t shared = std::min(best.shared, best.limit);
+  const bool cuttable = !view_.model.needs_checkpoints && view_.model.state_in_blocks;
   if (auto ghost = view_.ghosts.find(request.prompt, request.salt, shared)) {
     cause.reason = *ghost;
-  } else if (!view_.model.can_truncate && shared > best.plan.usable_tokens && shared >= limits::kMinReuseTokens) {
+  } else if (!cuttable && shared > best.plan.usable_tokens && shared >= limits::kMinReuseTokens) {
     cause.reason = ReadReason::no_checkpoint;
+  } else if (cuttable && shared >= best.plan.usable_tokens + view_.model.tokens_per_block) {
+    cause.reason = ReadReason::evicted;  // only a slot holds it, and no tier had room
   } else if (best.shared < best.shared_length && best.shared >= limits::kMinReuseTokens) {
     cause.reason = ReadReason::prefix_changed;
     cause.at = best.shared;

@@ -55,11 +55,13 @@ class Planner {
   };
   struct Request {
     TokenSpan prompt;
+    bool may_load_bodies = true;  // false: stored conversations whose tokens are not known are left out
     uint64_t salt = 0;
     std::optional<SlotId> only_slot;
     std::optional<SlotId> claimed;  // taken for this request already
     bool use_cache = true;
     bool may_fork_slots = true;                 // false: parking the donor was tried and refused
+    bool may_cut_slots = true;                  // false: not what another conversation holds
     const std::set<uint64_t>* avoid = nullptr;  // keys that failed for this request
   };
 

@@ -59,13 +59,16 @@ bool RamTier::droppable(const Entry& entry, bool may_lose) const {
   return target_->spill_state(*entry.image) == SpillState::clean || entry.spill_refused;
 }
 
-std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes) {
+// What must be dropped so that `bytes` fit the budget and at least `reclaim` bytes come from what is held
+// now.
+std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes, uint64_t reclaim) {
   Victims victims;
   FreedBytes freed(users_);
-  freed.add_bytes(options_.budget_bytes - std::min(options_.budget_bytes, pool_.in_use_bytes()));
+  const uint64_t left = options_.budget_bytes - std::min(options_.budget_bytes, pool_.in_use_bytes());
+  const uint64_t wanted = std::max(bytes > left ? bytes - left : 0, reclaim);
   for (const bool may_lose : {false, true}) {
     for (const Entry& entry : lru_) {
-      if (freed.bytes() >= bytes) return victims;
+      if (freed.bytes() >= wanted) return victims;
       if (!droppable(entry, may_lose)) continue;
       if (may_lose && droppable(entry, false)) continue;  // chosen in the first pass
       victims.keys.push_back(entry.key);
@@ -73,36 +76,37 @@ std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes) {
     }
     if (target_ == nullptr || !may_lose_) break;  // without a disk both passes are the same
   }
-  if (freed.bytes() >= bytes) return victims;
+  if (freed.bytes() >= wanted) return victims;
   std::vector<PartRef> copies;
   if (list_slot_copies_) list_slot_copies_(copies);
   for (const PartRef& part : copies) {
-    if (freed.bytes() >= bytes) break;
+    if (freed.bytes() >= wanted) break;
     if (!part->ram || !freed.only_slot_left(*part)) continue;
     victims.slot_copies.push_back(part);
     freed.add_bytes(cost(*part));
   }
-  if (freed.bytes() >= bytes) return victims;
+  if (freed.bytes() >= wanted) return victims;
   return std::nullopt;
 }
 
-std::optional<SkipReason> RamTier::check_floor(uint64_t bytes) {
-  if (options_.min_free_bytes == 0) return std::nullopt;
-  auto memory = probe_.probe();
-  if (!memory.ok()) return SkipReason::memory_unknown;
-  // Kept buffers are already paid for: only what the pool must take from the system counts.
-  const uint64_t kept = pool_.allocated_bytes() - pool_.in_use_bytes();
-  const uint64_t taken = bytes > kept ? bytes - kept : 0;
-  if (memory->available_bytes < options_.min_free_bytes + taken) return SkipReason::min_free_ram;
-  return std::nullopt;
+// How much of `bytes` cannot come from the system without pushing available RAM below the floor.
+Result<uint64_t> RamTier::short_of_floor(uint64_t bytes) {
+  if (options_.min_free_bytes == 0) return uint64_t{0};
+  STRATA_ASSIGN(const MemoryState memory, probe_.probe());
+  const uint64_t above = memory.available_bytes - std::min(memory.available_bytes, options_.min_free_bytes);
+  return bytes > above ? bytes - above : 0;
 }
 
 std::optional<SkipReason> RamTier::make_room(uint64_t bytes) {
   if (!on()) return SkipReason::off;
   if (bytes > options_.budget_bytes) return SkipReason::too_large;
-  auto victims = choose_victims(bytes);
-  if (!victims) return SkipReason::budget;
-  if (auto refused = check_floor(victims->keys.empty() ? bytes : 0)) return refused;
+  const auto missing = short_of_floor(bytes);
+  if (!missing.ok()) return SkipReason::memory_unknown;
+  // Kept buffers are paid for already.
+  const uint64_t kept = pool_.allocated_bytes() - pool_.in_use_bytes();
+  const uint64_t reclaim = *missing > kept ? *missing - kept : 0;
+  auto victims = choose_victims(bytes, reclaim);
+  if (!victims) return reclaim > 0 ? SkipReason::min_free_ram : SkipReason::budget;
   for (const uint64_t key : victims->keys) {
     const Entry& entry = *find(key);
     const bool clean = target_ != nullptr && target_->spill_state(*entry.image) == SpillState::clean;
@@ -110,6 +114,8 @@ std::optional<SkipReason> RamTier::make_room(uint64_t bytes) {
     drop(key, clean ? Drop::evicted_clean : Drop::evicted_lost);
   }
   for (const PartRef& part : victims->slot_copies) part->ram.reset();
+  // Near the floor what is kept goes back to the system first: the new buffers may be of other sizes.
+  if (*missing > 0) pool_.trim(options_.budget_bytes);
   return std::nullopt;
 }
 

@@ -108,8 +108,8 @@ class RamTier {
     std::vector<PartRef> slot_copies;
   };
   [[nodiscard]] bool droppable(const Entry& entry, bool may_lose) const;
-  std::optional<Victims> choose_victims(uint64_t bytes);
-  std::optional<SkipReason> check_floor(uint64_t bytes);
+  std::optional<Victims> choose_victims(uint64_t bytes, uint64_t reclaim);
+  Result<uint64_t> short_of_floor(uint64_t bytes);
   void enforce_count();
   [[nodiscard]] bool is_superseded(const Image& old, const Image& image) const;
   void supersede(const Image& image, uint64_t except_key);

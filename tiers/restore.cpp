@@ -33,7 +33,7 @@ Restore::Restore(const Ports& ports, Request request) : ports_(ports), request_(
 Restore::~Restore() {
   if (state_ == State::running) {
     fail(make_error(ErrorCode::cancelled, "restore ended"));
-    while (reading_ > 0) ports_.reader->poll();
+    if (reading_ > 0) ports_.reader->drain();
     if (last_event_.handle != nullptr && ports_.device.record(last_event_, ports_.stream).ok()) {
       (void)ports_.device.wait(last_event_);
     }
@@ -180,9 +180,11 @@ void Restore::import(Item& item) {
   if (!from_disk || item.kept) return;
   auto event = ports_.device.create_event();
   if (!event.ok()) return fail(event.error());
+  if (Status recorded = ports_.device.record(*event, ports_.stream); !recorded.ok()) {
+    ports_.device.destroy_event(*event);  // without it the buffer stays until the end
+    return fail(recorded.error());
+  }
   item.event = *event;
-  if (Status recorded = ports_.device.record(item.event, ports_.stream); !recorded.ok())
-    fail(recorded.error());
 }
 
 // Streamed buffers go back as soon as their copy is done, so that the window moves on.

@@ -24,6 +24,7 @@ struct Slot {
   uint32_t root = 0;                // the first border: its checkpoint is kept longest
   std::vector<uint32_t> due;        // checkpoint positions still ahead, ascending
   std::optional<uint64_t> request;  // who has it; none: idle
+  bool placing = false;             // for that request: what the slot holds goes away
   bool one_shot = false;            // its state is not worth parking
   uint64_t last_used_ns = 0;        // monotonic
   uint32_t copies_out = 0;          // transfers that read from it now

@@ -23,7 +23,7 @@ Stack::~Stack() {
   active_.clear();
   checkpoints_.clear();
   shutdown_parking_.reset();
-  while (reader_ && !reader_->idle()) reader_->poll();  // nothing may read into buffers that go away
+  if (reader_) reader_->drain();  // nothing may read into buffers that go away
   if (out_stream_.handle != nullptr) ports_.device.destroy_stream(out_stream_);
   if (in_stream_.handle != nullptr) ports_.device.destroy_stream(in_stream_);
 }
@@ -100,10 +100,14 @@ DiskTier::Listener Stack::disk_listener() {
   };
   listener.gone = [this](const DiskTier::Entry& entry, ReadReason why) {
     index_.erase(entry.key);
-    if (why != ReadReason::none) ghosts_.remember(entry.head.prefix_chain, entry.head.token_count, why);
+    if (why == ReadReason::none) return;
+    ghosts_.remember(entry.head.prefix_chain, entry.head.token_count, why);
+    // What the disk let go is not written again from RAM: the two would push each other out for ever.
+    RamTier::Entry* parked = ram_->find(entry.head.id);
+    if (parked != nullptr && parked->image->generation == entry.head.generation) parked->spill_refused = true;
   };
-  listener.refused_at_intake = [this](const ManifestHead& head, ReadReason why) {
-    ghosts_.remember(head.prefix_chain, head.token_count, why);
+  listener.refused_at_intake = [this](const Refused& refused, ReadReason why) {
+    ghosts_.remember(refused.prefix_chain, refused.token_count, why);
   };
   listener.spill_dropped = [this](const Image& image) {
     RamTier::Entry* entry = ram_->find(image.id);
@@ -120,7 +124,7 @@ void Stack::ram_dropped(const RamTier::Entry& entry, RamTier::Drop why) {
                      lost ? "tier=\"ram\",reason=\"lost\"" : "tier=\"ram\",reason=\"lru\"");
   if (!lost) return;
   remember(*entry.image, ReadReason::evicted);
-  if (disk_ == nullptr) return;
+  if (disk_ == nullptr || entry.spill_refused) return;  // the disk tier said why
   ports_.metrics.add("strata_skips_total",
                      fmt::format("tier=\"disk\",reason=\"{}\"", label(SkipReason::queue_full)));
   ports_.log.write(
@@ -222,12 +226,10 @@ bool Stack::step() {
     const bool moving = active->step != Step::planning && active->step != Step::settled;
     busy |= moving;
     const bool over = active->finished && !moving;
-    if (over) {
-      for (Slot& held : slots_) {
-        if (held.request != active->request.id) continue;
-        held.request.reset();
-        held.last_used_ns = ports_.clock.monotonic_ns();
-      }
+    if (over && active->placement.slot != kNoSlot) {
+      Slot& held = slot(active->placement.slot);
+      held.request.reset();
+      held.last_used_ns = ports_.clock.monotonic_ns();
     }
     active = over ? active_.erase(active) : std::next(active);
   }
@@ -379,6 +381,7 @@ void Stack::reset(Slot& target) {
   Slot fresh;
   fresh.id = target.id;
   fresh.request = target.request;
+  fresh.placing = target.placing;
   fresh.last_used_ns = target.last_used_ns;
   target = std::move(fresh);
 }

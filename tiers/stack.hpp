@@ -74,7 +74,9 @@ class Stack final : public TierStack {
     ReadCause cause;  // of the last plan, or of what failed since
     bool cause_fixed = false;
     uint32_t retries = 0;
+    uint32_t bodies_loaded = 0;
     bool may_fork_slots = true;
+    bool may_cut_slots = true;
     std::set<uint64_t> avoid;
     uint64_t started_ns = 0;
     uint64_t restore_started_ns = 0;
@@ -88,8 +90,11 @@ class Stack final : public TierStack {
 
   // --- placing.cpp
   void advance(Active& active);
+  void give_up(Active& active);
   void plan(Active& active);
   void follow_plan(Active& active);
+  void follow_slot_plan(Active& active, Slot& source, Slot& target);
+  void plan_again(Active& active);
   Slot* choose_slot(const Active& active);
   void claim(Active& active, Slot& slot);
   void park_donor(Active& active, Slot& donor, uint32_t tokens);
@@ -97,10 +102,12 @@ class Stack final : public TierStack {
   void park_outgoing(Active& active);
   void fill_slot(Active& active);
   void continue_in_place(Active& active, Slot& slot);
+  [[nodiscard]] size_t open_restores() const;
   void start_restore(Active& active, Slot& slot);
-  std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts);
+  std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts, bool keep);
   void restore_done(Active& active, Slot& slot);
   void restore_failed(Active& active, Slot& slot);
+  void forget_disk_only_parts(Active& active);
   void end_restore(Active& active);
   void start_fresh(Active& active, Slot& slot);
   void serve(Active& active, Slot& slot);
@@ -115,8 +122,11 @@ class Stack final : public TierStack {
   // Null with a reason when the slot's first `tokens` tokens cannot be parked.
   std::unique_ptr<Parking> start_parking(Slot& slot, uint32_t tokens, SkipReason& why);
   ImageRef image_of(const Slot& slot, uint32_t tokens);
+  [[nodiscard]] bool held_by_user(ConversationId id) const;
+  [[nodiscard]] std::vector<PartRef> kept_checkpoints(const Slot& slot, uint32_t tokens) const;
   bool collect_parts(const Slot& slot, uint32_t tokens, Image& image, std::vector<PartRef>& fresh);
-  std::optional<SkipReason> allocate_parts(std::vector<PartRef>& fresh, uint64_t& needed);
+  std::optional<SkipReason> allocate_parts(const std::vector<PartRef>& fresh,
+                                           std::vector<CopyOut::Item>& items);
   CopyOut::State step_parking(Parking& parking);
   void parked(Parking& parking);
   void park_failed(Parking& parking);

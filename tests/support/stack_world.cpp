@@ -52,6 +52,19 @@ std::vector<Token> prompt_of(uint64_t seed, uint32_t tokens) {
   return prompt;
 }
 
+std::vector<Token> followed_by(std::vector<Token> from, uint64_t seed, uint32_t tokens) {
+  const std::vector<Token> more = prompt_of(seed, tokens);
+  from.insert(from.end(), more.begin(), more.end());
+  return from;
+}
+
+std::vector<Token> next_prompt(const std::vector<Token>& prompt, const Answer& answer, uint64_t seed,
+                               uint32_t tokens) {
+  std::vector<Token> next = prompt;
+  next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
+  return followed_by(std::move(next), seed, tokens);
+}
+
 StackWorld::StackWorld(StackWorldOptions options) : options_(std::move(options)), random_(options_.seed) {
   open();
 }
@@ -67,15 +80,17 @@ void StackWorld::open() {
   model_ = std::move(*model);
   FakeIoQueue::Options io;
   io.seed = options_.seed;
-  reader_ = std::make_unique<FakeIoQueue>(files_, clock_, io);
-  writer_io_ = std::make_unique<FakeIoQueue>(files_, clock_, io);
-  disk_writer_ = std::make_unique<DiskWriter>(files_, *writer_io_, clock_);
+  faulty_device_ = std::make_unique<FaultyDevice>(*device_);
+  faulty_model_ = std::make_unique<FaultyModel>(*model_);
+  reader_ = std::make_unique<FakeIoQueue>(faulty_files_, clock_, io);
+  writer_io_ = std::make_unique<FakeIoQueue>(faulty_files_, clock_, io);
+  disk_writer_ = std::make_unique<DiskWriter>(faulty_files_, *writer_io_, clock_);
   queue_ = std::make_unique<SteppedWriteQueue>(*disk_writer_);
   identity_.fields = *model_->identity_fields();
   identity_.configuration = configuration_digest(identity_.fields);
-  identity_.model = Digest{1, 2};
-  const TierPorts ports{*model_, *device_, clock_,  memory_,       random_,
-                        log_,    metrics_, &files_, reader_.get(), queue_.get()};
+  identity_.model = Digest{options_.model_identity, 2};
+  const TierPorts ports{*faulty_model_, *faulty_device_, clock_,         memory_,       random_,
+                        log_,           metrics_,        &faulty_files_, reader_.get(), queue_.get()};
   auto stack = TierStack::open(options_.tiers, ports, identity_);
   opened = stack.ok() ? Status() : Status(stack.error());
   if (stack.ok()) stack_ = std::move(*stack);
@@ -86,7 +101,9 @@ void StackWorld::restart() {
   files_.drop_locks();
   queue_.reset();
   reader_.reset();
+  faulty_model_.reset();
   model_.reset();
+  faulty_device_.reset();
   device_.reset();
   open();
   ASSERT_TRUE(opened.ok()) << opened.error().message;
@@ -139,41 +156,87 @@ bool StackWorld::place(RequestId id) {
   return false;
 }
 
+// One batch of the request; false when nothing could be read now or there is nothing more to read.
+bool StackWorld::decode(InFlight& request) {
+  const SlotId slot = request.answer.placement.slot;
+  if (request.done || !stack_->may_decode(slot)) return false;
+  const uint32_t length = model_->length(slot);
+  const size_t count =
+      std::min<size_t>({request.todo.size() - request.at, 40, stack_->read_limit(slot) - length});
+  const BatchItem item{slot, length, std::span(request.todo).subspan(request.at, count), true};
+  std::vector<std::span<const float>> logits;
+  const Status decoded = model_->decode(std::span(&item, 1), logits);
+  EXPECT_TRUE(decoded.ok()) << decoded.error().message;
+  if (!decoded.ok()) {
+    request.done = true;
+    return false;
+  }
+  stack_->appended(slot, item.tokens);
+  request.at += count;
+  if (request.at < request.todo.size()) return true;
+  Answer& answer = request.answer;
+  request.done = answer.tokens.size() == request.generate;
+  if (request.done) return true;
+  answer.logits.emplace_back(logits[0].begin(), logits[0].end());
+  const auto best = std::max_element(logits[0].begin(), logits[0].end());
+  answer.tokens.push_back(static_cast<Token>(best - logits[0].begin()));
+  request.todo = {answer.tokens.back()};
+  request.at = 0;
+  return true;
+}
+
 Answer StackWorld::answer(RequestId id, const std::vector<Token>& prompt, uint32_t generate) {
-  Answer result;
+  InFlight request;
+  request.id = id;
+  request.prompt = prompt;
+  request.generate = generate;
   if (stack_->state(id) == RequestState::failed) {
-    result.failure = stack_->failure(id);
-    return result;
+    request.answer.failure = stack_->failure(id);
+    return request.answer;
   }
-  result.placement = stack_->placement(id);
-  const SlotId slot = result.placement.slot;
-  std::vector<Token> todo(prompt.begin() + result.placement.reused_tokens, prompt.end());
-  EXPECT_EQ(model_->length(slot), result.placement.reused_tokens);
-  EXPECT_FALSE(todo.empty());
-  size_t at = 0;
-  for (int guard = 0; guard < kMaxSteps; ++guard) {
-    if (!stack_->may_decode(slot)) {
-      step();
-      continue;
-    }
-    const uint32_t length = model_->length(slot);
-    const size_t count = std::min<size_t>({todo.size() - at, 40, stack_->read_limit(slot) - length});
-    const BatchItem item{slot, length, std::span(todo).subspan(at, count), true};
-    std::vector<std::span<const float>> logits;
-    const Status decoded = model_->decode(std::span(&item, 1), logits);
-    EXPECT_TRUE(decoded.ok()) << decoded.error().message;
-    if (!decoded.ok()) break;
-    stack_->appended(slot, item.tokens);
-    at += count;
-    if (at < todo.size()) continue;
-    if (result.tokens.size() == generate) break;
-    result.logits.emplace_back(logits[0].begin(), logits[0].end());
-    const auto best = std::max_element(logits[0].begin(), logits[0].end());
-    result.tokens.push_back(static_cast<Token>(best - logits[0].begin()));
-    todo = {result.tokens.back()};
-    at = 0;
+  const Placement& placement = request.answer.placement = stack_->placement(id);
+  request.todo.assign(prompt.begin() + placement.reused_tokens, prompt.end());
+  EXPECT_EQ(model_->length(placement.slot), placement.reused_tokens);
+  EXPECT_FALSE(request.todo.empty());
+  for (int guard = 0; guard < kMaxSteps && !request.done; ++guard) {
+    if (!decode(request)) step();
   }
-  return result;
+  return request.answer;
+}
+
+InFlight StackWorld::launch(const std::vector<Token>& prompt, uint32_t generate, TierRequest extra) {
+  InFlight request;
+  request.id = begin(prompt, std::move(extra));
+  request.prompt = prompt;
+  request.generate = generate;
+  return request;
+}
+
+void StackWorld::move(InFlight& request) {
+  if (request.done) return;
+  const RequestState state = stack_->state(request.id);
+  if (state == RequestState::failed) {
+    request.answer.failure = "failed: " + stack_->failure(request.id);
+    request.done = true;
+  } else if (state == RequestState::serving && !request.serving) {
+    request.serving = true;
+    request.answer.placement = stack_->placement(request.id);
+    request.todo.assign(request.prompt.begin() + request.answer.placement.reused_tokens,
+                        request.prompt.end());
+  } else if (request.serving) {
+    (void)decode(request);
+  }
+  if (request.done) stack_->finish(request.id);
+}
+
+void StackWorld::run(std::vector<InFlight>& requests) {
+  const auto done = [](const InFlight& request) { return request.done; };
+  for (int i = 0; i < kMaxSteps; ++i) {
+    if (std::all_of(requests.begin(), requests.end(), done)) return step();
+    step();
+    for (InFlight& request : requests) move(request);
+  }
+  ADD_FAILURE() << "a request never ends";
 }
 
 void StackWorld::end(RequestId id) {

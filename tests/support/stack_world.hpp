@@ -2,7 +2,9 @@
 // a writer that runs when told, a clock that moves when told. One thread.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,12 @@
 #include "tests/support/fake_io_queue.hpp"
 #include "tests/support/fake_memory_probe.hpp"
 #include "tests/support/fake_random.hpp"
+#include "tests/support/faulty_device.hpp"
+#include "tests/support/faulty_file_system.hpp"
+#include "tests/support/faulty_model.hpp"
 #include "tests/support/plugin_world.hpp"
+#include "tests/support/recording_file_system.hpp"
+#include "tests/support/recording_log.hpp"
 #include "tests/support/stepped_write_queue.hpp"
 #include "tiers/tier_stack.hpp"
 
@@ -28,6 +35,7 @@ struct StackWorldOptions {
   uint64_t seed = 7;    // of the device's and the disk's order
   TierOptions tiers;
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
+  uint64_t model_identity = 1;
 };
 
 // A tiny model: 4 layers, blocks of 16 tokens, context of 512.
@@ -36,6 +44,8 @@ struct StackWorldOptions {
 [[nodiscard]] TierOptions ram_and_disk(uint64_t ram_bytes, uint64_t disk_bytes);
 // Tokens of a conversation that only `seed` and length decide.
 [[nodiscard]] std::vector<Token> prompt_of(uint64_t seed, uint32_t tokens);
+// `from` and prompt_of(seed, tokens) behind it.
+[[nodiscard]] std::vector<Token> followed_by(std::vector<Token> from, uint64_t seed, uint32_t tokens);
 
 struct Answer {
   Placement placement;
@@ -43,6 +53,22 @@ struct Answer {
   std::vector<std::vector<float>> logits;  // of each
   std::string failure;
   bool operator==(const Answer& other) const { return tokens == other.tokens && logits == other.logits; }
+};
+
+// A conversation's next prompt: what was asked, what was answered, and more.
+[[nodiscard]] std::vector<Token> next_prompt(const std::vector<Token>& prompt, const Answer& answer,
+                                             uint64_t seed, uint32_t tokens);
+
+// A request that runs beside others.
+struct InFlight {
+  RequestId id = 0;
+  std::vector<Token> prompt;
+  uint32_t generate = 0;
+  bool serving = false;
+  bool done = false;  // and finished
+  Answer answer;
+  std::vector<Token> todo;
+  size_t at = 0;
 };
 
 class StackWorld {
@@ -62,6 +88,10 @@ class StackWorld {
   bool place(RequestId id);  // steps until serving or failed; false when it does not get there
   Answer answer(RequestId id, const std::vector<Token>& prompt, uint32_t generate);
   void end(RequestId id);
+  // Several requests at once: launch, then step the world and move each on.
+  InFlight launch(const std::vector<Token>& prompt, uint32_t generate, TierRequest extra = {});
+  void move(InFlight& request);               // at most one batch; finishes the request after its last token
+  void run(std::vector<InFlight>& requests);  // until all are done
 
   void step(int times = 1);
   void settle();  // steps until nothing moves and all writes are done
@@ -71,6 +101,10 @@ class StackWorld {
 
   TierStack& stack() { return *stack_; }
   Model& model() { return *model_; }
+  FaultyModel& faulty_model() { return *faulty_model_; }      // what the stack sees
+  FaultyDevice& faulty_device() { return *faulty_device_; }   // what the stack sees
+  FaultyFileSystem& faulty_files() { return faulty_files_; }  // what the stack and the writer see
+  RecordingFileSystem& recorded_files() { return recorded_files_; }
   FakeFileSystem& files() { return files_; }
   FakeIoQueue& reader() { return *reader_; }
   FakeIoQueue& writer_io() { return *writer_io_; }
@@ -86,18 +120,23 @@ class StackWorld {
 
  private:
   void open();
+  bool decode(InFlight& request);
 
   StackWorldOptions options_;
   PluginWorld plugins_;
   FakeClock clock_;
   FakeFileSystem files_;
+  RecordingFileSystem recorded_files_{files_};
+  FaultyFileSystem faulty_files_{recorded_files_};
   FakeMemoryProbe memory_;
   FakeRandom random_;
   RecordingLog log_;
   Metrics metrics_;
   Identity identity_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<FaultyDevice> faulty_device_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<FaultyModel> faulty_model_;
   std::unique_ptr<FakeIoQueue> reader_;
   std::unique_ptr<FakeIoQueue> writer_io_;
   std::unique_ptr<DiskWriter> disk_writer_;
