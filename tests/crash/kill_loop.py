@@ -35,7 +35,7 @@ ANSWER_TOKENS = 3
 REWRITTEN = ANSWER_TOKENS + 1  # at the end of a state, where the next turn may replace the answer
 CONTEXT = 2048
 SECONDS_TO_LIVE = (0.02, 0.9)
-SECONDS_AFTER_QUEUED = 0.03
+SECONDS_AFTER_QUEUED = 0.012
 QUEUED = "conversation disk: queued"
 ENDED = ("conversation disk: wrote", "conversation disk: dropped", "conversation disk: refused")
 VARIANTS = [(layout, stages) for layout in ("attention", "sliding", "hybrid") for stages in (1, 2)]
@@ -90,7 +90,7 @@ class Killer:
     def __init__(self, source, engine):
         self._process = engine.process
         self._done = threading.Event()
-        if source.random() < 0.5:
+        if source.random() < 0.25:
             self._wait = lambda: self._done.wait(source_time)
             source_time = source.uniform(*SECONDS_TO_LIVE)
             self.plan = f"after {source_time * 1000:.0f} ms"

@@ -3,6 +3,7 @@ servers that are ended with the test, and conversations whose every answer is co
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,13 @@ class StrataTest(unittest.TestCase):
         self.assertEqual(with_cache.content, without.content, f"{conversation.name}: {with_cache.timings}")
         conversation.hear(with_cache)
         return with_cache
+
+    def assert_says(self, server, pattern):
+        """A line of a running server; what it has said may still be on its way."""
+        try:
+            server.output.wait_for(re.compile(pattern).search, 30)
+        except strata_process.Died as error:
+            self.fail(f"nothing like {pattern}: {error}")
 
     def ask_good(self, server):
         """The server still answers."""

@@ -26,7 +26,7 @@ class Restart(harness.StrataTest):
         self.assertEqual(first.stop(), 0, first.output.text())
         self.assertEqual(len(index_file.published(folder)), 4, os.listdir(folder))
         second = self.server(self.model, harness.cache_options(folder))
-        self.assertRegex(second.output.text(), r"conversation disk: took in 4 conversations")
+        self.assert_says(second, r"conversation disk: took in 4 conversations")
         for conversation in conversations:
             answer = self.compare(second, self.uncached, conversation)
             self.assertEqual(answer.tier, "disk", answer.timings)
@@ -74,11 +74,11 @@ class Restart(harness.StrataTest):
         self.first_turns(first)
         self.assertEqual(first.stop(), 0)
         other = self.server(harness.model_options(seed=2), harness.cache_options(folder, conversation_disk_foreign="keep"))
-        self.assertRegex(other.output.text(), r"refused.*identity")
+        self.assert_says(other, r"refused.*identity")
         self.assertEqual(len(harness.files_in(folder, ".idx")), 4, "keep keeps them")
         self.assertEqual(other.stop(), 0)
         again = self.server(self.model, harness.cache_options(folder))
-        self.assertRegex(again.output.text(), r"took in 4 conversations")
+        self.assert_says(again, r"took in 4 conversations")
 
     def test_slots_and_context_are_no_part_of_the_identity_id_2(self):
         folder = self.folder()

@@ -45,10 +45,11 @@ class SessionsCommand(harness.StrataTest):
             self.assertGreaterEqual(len(set(re.findall(r"\b[0-9a-f]{32}\b", out))), 2, out)
             self.assertIn(str(len(index.tokens)), out)
 
-    def test_info_without_a_conversation_asks_which(self):
+    def test_info_without_a_conversation_shows_each(self):
         status, out, err = self.run_strata("sessions", "info", self.path)
-        self.assertEqual((status, out), (2, ""))
-        self.assertEqual(len(err.splitlines()), 1, err)
+        self.assertEqual(status, 0, err)
+        for identity in self.indexes:
+            self.assertIn(identity, out)
 
     def test_info_of_an_unknown_conversation(self):
         status, out, err = self.run_strata("sessions", "info", self.path, "00000000000000aa")
@@ -70,7 +71,7 @@ class SessionsCommand(harness.StrataTest):
 
     def test_an_empty_folder(self):
         folder = self.folder()
-        for command in ("list", "verify"):
+        for command in ("list", "info", "verify"):
             status, out, err = self.run_strata("sessions", command, folder)
             self.assertEqual(status, 0, out + err)
         self.assertEqual(os.listdir(folder), [], "looking leaves nothing behind")

@@ -158,7 +158,7 @@ class Demo:
                 self.before_restart()
                 self.stop_and_show()
                 self.server = self.cached_server().start()
-                self.show_lines("conversation disk: took in")
+                self.show_line("conversation disk: took in")
                 self.after_restart()
                 self.stop_and_show()
             finally:
@@ -179,10 +179,9 @@ class Demo:
         if status != 0:
             raise strata_process.Died(f"the server ended with status {status} at SIGTERM")
 
-    def show_lines(self, text):
-        for line in self.server.output.lines:
-            if text in line:
-                self.table.note(line.removeprefix("strata: "))
+    def show_line(self, text):
+        _, line = self.server.output.wait_for(lambda said: text in said and said, 30)
+        self.table.note(line.removeprefix("strata: "))
 
 
 def faults(rows):

@@ -36,14 +36,14 @@ class Output:
         self._thread.start()
 
     def _read(self, pipe):
-        for raw in io.BufferedReader(pipe):
-            line = raw.decode("utf-8", "replace").rstrip("\n")
-            with self._changed:
-                self.lines.append(line)
-                self._changed.notify_all()
-            if self._echo:
-                self._echo(line)
-        pipe.close()
+        with io.BufferedReader(pipe) as buffered:
+            for raw in buffered:
+                line = raw.decode("utf-8", "replace").rstrip("\n")
+                with self._changed:
+                    self.lines.append(line)
+                    self._changed.notify_all()
+                if self._echo:
+                    self._echo(line)
         with self._changed:
             self.ended = True
             self._changed.notify_all()
