@@ -6,29 +6,31 @@ namespace strata {
 
 namespace {
 constexpr size_t kPartsPerStep = 64;  // queueing thousands of copies must not hold up other slots
-constexpr int kSettleTries = 3;
 }  // namespace
 
-CopyOut::CopyOut(Model& model, Device& device, DeviceStream stream, SlotId slot, std::vector<Item> items)
-    : model_(model), device_(device), stream_(stream), slot_(slot), items_(std::move(items)) {}
+CopyOut::CopyOut(const Ports& ports, SlotId slot, std::vector<Item> items)
+    : model_(ports.model),
+      device_(ports.device),
+      unsettled_(ports.unsettled),
+      stream_(ports.stream),
+      slot_(slot),
+      items_(std::move(items)) {}
 
 CopyOut::~CopyOut() {
-  if (state_ == State::running) settle();
+  if (state_ == State::running) leave_buffers();
   if (event_.handle != nullptr) device_.destroy_event(event_);
 }
 
-// Blocks until nothing touches the buffers any more, as far as the device can still tell.
-void CopyOut::settle() {
-  if (next_ == 0 || event_.handle == nullptr) return;
-  for (int tries = 0; tries < kSettleTries; ++tries) {
-    recorded_ = recorded_ || device_.record(event_, stream_).ok();
-    if (recorded_ && device_.wait(event_).ok()) return;
-  }
+// The device may go on with what was queued.
+void CopyOut::leave_buffers() {
+  std::vector<HostBufferRef> touched;
+  for (size_t i = 0; i < next_; ++i) touched.push_back(items_[i].to);
+  unsettled_.add(stream_, std::move(touched));
 }
 
 CopyOut::State CopyOut::fail(Error error) {
   error_ = std::move(error);
-  settle();
+  leave_buffers();
   return state_ = State::failed;
 }
 

@@ -1,6 +1,6 @@
 // CopyOut: copies blocks and checkpoints of a slot into pinned buffers, asynchronously on one stream. The
-// slot may not change below what is copied until done. Ownership: holds parts and buffers until nothing
-// touches them. One thread at a time. Never waits, but for a device that failed and an owner that goes away.
+// slot may not change below what is copied until done. Ownership: holds parts and buffers; what a failed or
+// dropped copy may still touch goes to UnsettledBuffers. One thread at a time. Never waits.
 #pragma once
 
 #include <vector>
@@ -9,6 +9,7 @@
 #include "core/image.hpp"
 #include "core/model.hpp"
 #include "core/result.hpp"
+#include "tiers/unsettled_buffers.hpp"
 
 namespace strata {
 
@@ -20,7 +21,13 @@ class CopyOut {
     PartRef part;
     HostBufferRef to;
   };
-  CopyOut(Model& model, Device& device, DeviceStream stream, SlotId slot, std::vector<Item> items);
+  struct Ports {
+    Model& model;
+    Device& device;
+    UnsettledBuffers& unsettled;
+    DeviceStream stream;
+  };
+  CopyOut(const Ports& ports, SlotId slot, std::vector<Item> items);
   ~CopyOut();
   CopyOut(const CopyOut&) = delete;
   CopyOut& operator=(const CopyOut&) = delete;
@@ -35,10 +42,11 @@ class CopyOut {
   Status queue_next();
   State finish();
   State fail(Error error);
-  void settle();
+  void leave_buffers();
 
   Model& model_;
   Device& device_;
+  UnsettledBuffers& unsettled_;
   DeviceStream stream_;
   SlotId slot_;
   std::vector<Item> items_;

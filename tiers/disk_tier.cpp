@@ -13,9 +13,21 @@ namespace strata {
 namespace {
 
 constexpr uint64_t kExpireEveryNs = 1'000'000'000;
+constexpr uint64_t kUnknownUser = 0;  // of a file: no entry has this key, nothing of the file is given back
 
-// An old checkpoint whose only copy was on disk and is gone: the conversation goes on without it.
-bool lost(const Part& part) { return !part.is_block() && part.ram == nullptr && !part.disk; }
+// What of an image is written: an old checkpoint of which a stage's only copy was on disk and is gone is left
+// out, with all its stages, and the conversation goes on without it.
+std::vector<PartRef> parts_to_publish(const Image& image, uint32_t stages) {
+  std::map<uint32_t, uint32_t> at_hand;  // position → stages
+  for (const PartRef& part : image.parts) {
+    if (!part->is_block() && (part->ram || part->disk)) ++at_hand[part->first];
+  }
+  std::vector<PartRef> parts;
+  for (const PartRef& part : image.parts) {
+    if (part->is_block() || at_hand[part->first] == stages) parts.push_back(part);
+  }
+  return parts;
+}
 
 uint64_t extent_bytes(const Part& part) { return align_up(part.bytes, limits::kAlignment); }
 
@@ -139,6 +151,7 @@ Status DiskTier::take_in() {
     file.allocated_bytes = found.allocated_bytes;
     file.exists = true;
     file.incarnation = next_incarnation_++;
+    if (found.kept_for_others) file.users.insert(kUnknownUser);
     files_.emplace(found.id, std::move(file));
   }
   for (const TakenIn& taken : intake_.taken) adopt(taken);
@@ -373,7 +386,7 @@ void DiskTier::let_go(Pending& spill) {
 uint64_t DiskTier::needed_bytes(const Pending& spill) const {
   uint64_t bytes = index_bytes_bound(*spill.image, options_.identity) + limits::kFileOverheadBytes;
   if (!files_.contains(spill.image->id)) bytes += limits::kSessionHeaderBytes;
-  for (const PartRef& part : spill.image->parts) {
+  for (const PartRef& part : parts_to_publish(*spill.image, options_.stage_count)) {
     if (!stored(part)) bytes += extent_bytes(*part);
   }
   return bytes;
@@ -382,8 +395,12 @@ uint64_t DiskTier::needed_bytes(const Pending& spill) const {
 DiskTier::Room DiskTier::room_for(const Pending& spill, uint64_t bytes, SkipReason& why) {
   while (true) {
     const uint64_t charged = charged_bytes();
-    auto space = ports_.files.space(options_.folder);
-    const uint64_t free = space.ok() ? space->free_bytes : 0;
+    const auto space = ports_.files.space(options_.folder);
+    if (!space.ok()) {  // nothing is removed for a number that nobody knows
+      why = SkipReason::io_error;
+      return Room::refused;
+    }
+    const uint64_t free = space->free_bytes;
     const bool budget_ok = charged + bytes <= options_.budget_bytes;
     const bool floor_ok = free >= options_.min_free_bytes + reserved_bytes_ + bytes;
     if (budget_ok && floor_ok) return Room::ready;
@@ -429,15 +446,16 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
   posted.reserved_bytes = reserved_bytes;
   PublishJob work;
   work.id = image.id;
-  for (const PartRef& part : image.parts) {
-    if (stored(part) || lost(*part)) continue;
+  const std::vector<PartRef> parts = parts_to_publish(image, options_.stage_count);
+  for (const PartRef& part : parts) {
+    if (stored(part)) continue;
     STRATA_CHECK(part->ram != nullptr);  // waiting images stay in RAM
     posted.written.push_back(part);
     posted.extents.push_back(Extent{image.id, own.map.allocate(extent_bytes(*part)), part->bytes, {}});
   }
   work.create_file = !own.exists && !posted.written.empty();
   std::vector<size_t> written_at;
-  work.manifest = make_manifest(image, posted, written_at);
+  work.manifest = make_manifest(image, parts, posted, written_at);
   for (size_t i = 0; i < posted.written.size(); ++i) {
     work.writes.push_back(
         PartWrite{posted.written[i]->ram, posted.written[i]->bytes, posted.extents[i].offset, written_at[i]});
@@ -461,7 +479,7 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
   ports_.writer.post(std::move(job));
 }
 
-Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
+Manifest DiskTier::make_manifest(const Image& image, const std::vector<PartRef>& parts, const Posted& posted,
                                  std::vector<size_t>& written_at) const {
   Manifest manifest;
   ManifestHead& head = manifest.head;
@@ -480,11 +498,7 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
   head.token_count = image.length();
   head.media_count = static_cast<uint32_t>(image.media.size());
   head.prefix_chain = prefix_chain(image.span(), image.salt);
-  std::vector<PartRef> present;
-  for (const PartRef& part : image.parts) {
-    if (!lost(*part)) present.push_back(part);
-  }
-  head.resume_positions = resume_positions(present);
+  head.resume_positions = resume_positions(parts);
   const File& own = files_.at(image.id);
   const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
   // The file may end before the map does: what a cancelled job was to write there never came.
@@ -492,8 +506,7 @@ Manifest DiskTier::make_manifest(const Image& image, const Posted& posted,
   manifest.tokens = image.tokens;
   manifest.media = image.media;
   size_t next_written = 0;
-  for (const PartRef& part : image.parts) {
-    if (lost(*part) && !stored(part)) continue;
+  for (const PartRef& part : parts) {
     Extent extent;
     if (next_written < posted.written.size() && posted.written[next_written] == part) {
       written_at.push_back(manifest.parts.size());

@@ -175,7 +175,8 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] uint64_t needed_bytes(const Pending& spill) const;
   [[nodiscard]] bool stored(const PartRef& part) const;
   void post(Pending spill, uint64_t reserved_bytes);
-  Manifest make_manifest(const Image& image, const Posted& posted, std::vector<size_t>& written_at) const;
+  Manifest make_manifest(const Image& image, const std::vector<PartRef>& parts, const Posted& posted,
+                         std::vector<size_t>& written_at) const;
   void begin_file(const Image& image);
   void drop_pending(Pending& spill, SkipReason why, const std::string& detail);
   void finish_publish(Posted& posted, WriteResult& result);

@@ -118,20 +118,31 @@ class Intake {
 
   // ---- reading heads
 
+  // An index that cannot be read is tried once more: what it shares with others is not known without it.
   void read_index(const std::string& name) {
-    const auto file = files_.open(path(name), OpenMode::read, Caching::buffered);
     Index index{name, *parse_conversation_file_name(name, "idx")};
-    if (!file.ok()) {
-      const ErrorCode code = file.error().code;
-      if (code == ErrorCode::invalid || code == ErrorCode::not_found) return;  // a link, a folder, gone
-      return add_refused(std::move(index), {SkipReason::io_error, file.error().message});
-    }
     std::optional<Refusal> refusal;
-    const auto ours = read_head(*file, index, refusal);
-    files_.close(*file);
-    if (!ours) return;
+    for (int tries = 0; tries < 2; ++tries) {
+      refusal.reset();
+      if (!read_index_once(index, refusal)) return;
+      if (!refusal || refusal->reason != SkipReason::io_error) break;
+    }
     if (refusal) return add_refused(std::move(index), std::move(*refusal));
     indexes_.push_back(std::move(index));
+  }
+
+  // False when the file is not ours.
+  bool read_index_once(Index& index, std::optional<Refusal>& refusal) {
+    const auto file = files_.open(path(index.name), OpenMode::read, Caching::buffered);
+    if (!file.ok()) {
+      const ErrorCode code = file.error().code;
+      if (code == ErrorCode::invalid || code == ErrorCode::not_found) return false;  // a link, a folder, gone
+      refusal = {SkipReason::io_error, file.error().message};
+      return true;
+    }
+    const bool ours = read_head(*file, index, refusal);
+    files_.close(*file);
+    return ours;
   }
 
   // False when the file does not carry our magic. Two reads: the fixed part and the rest of the head.
@@ -270,6 +281,8 @@ class Intake {
   void keep(const Index& index) {
     report_.kept_bytes += index.allocated_bytes;
     refer(index, report_.kept_bytes);
+    if (!index.head) return;
+    for (const ManifestFile& file : index.head->files) kept_files_.insert(file.id);
   }
 
   void admit() {
@@ -398,7 +411,9 @@ class Intake {
   void finish_report() {
     for (const ConversationId id : taken_files_) {
       const auto session = sessions_.find(id);
-      if (session != sessions_.end()) report_.files.push_back(session->second);
+      if (session == sessions_.end()) continue;
+      report_.files.push_back(session->second);
+      report_.files.back().kept_for_others = kept_files_.contains(id);
     }
     std::sort(report_.files.begin(), report_.files.end(),
               [](const IntakeFile& a, const IntakeFile& b) { return a.id < b.id; });
@@ -445,7 +460,8 @@ class Intake {
   std::vector<Index> indexes_;                                 // with our magic
   std::unordered_set<ConversationId> referred_;                // session files that stay, counted
   std::unordered_set<ConversationId> taken_files_;
-  bool unknown_references_ = false;  // an index stays whose files are not known
+  std::unordered_set<ConversationId> kept_files_;  // of indexes that stay without being taken in
+  bool unknown_references_ = false;                // an index stays whose files are not known
   IntakeReport report_;
 };
 

@@ -40,6 +40,7 @@ struct IntakeFile {  // a session file that a taken-in conversation refers to
   ConversationId id;
   uint64_t size_bytes = 0;
   uint64_t allocated_bytes = 0;
+  bool kept_for_others = false;  // an index that stays, but is not taken in, refers to it, too
 };
 
 struct Refused {

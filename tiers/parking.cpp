@@ -115,6 +115,8 @@ std::optional<SkipReason> Stack::allocate_parts(const std::vector<PartRef>& fres
   return std::nullopt;
 }
 
+CopyOut::Ports Stack::copy_ports() { return {ports_.model, ports_.device, unsettled_, out_stream_}; }
+
 std::unique_ptr<Stack::Parking> Stack::start_parking(Slot& from, uint32_t tokens, SkipReason& why) {
   why = SkipReason::off;
   if (!parks()) {
@@ -143,8 +145,7 @@ std::unique_ptr<Stack::Parking> Stack::start_parking(Slot& from, uint32_t tokens
     why = *refused;
     return nullptr;
   }
-  parking->copy =
-      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(items));
+  parking->copy = std::make_unique<CopyOut>(copy_ports(), from.id, std::move(items));
   return parking;
 }
 
@@ -257,8 +258,7 @@ void Stack::take_checkpoint(Slot& from) {
   CheckpointCopy taking;
   taking.slot = from.id;
   taking.parts = std::move(parts);
-  taking.copy =
-      std::make_unique<CopyOut>(ports_.model, ports_.device, out_stream_, from.id, std::move(items));
+  taking.copy = std::make_unique<CopyOut>(copy_ports(), from.id, std::move(items));
   checkpoints_.push_back(std::move(taking));
 }
 

@@ -300,8 +300,8 @@ void Stack::start_restore(Active& active, Slot& target) {
   for (const PartRef& part : request.parts) ram_->hold(part);
   active.held = request.parts;
   request.keep_into = keep_buffers(request.parts, active.request.keep);
-  Restore::Ports ports{ports_.model, ports_.device, ports_.clock,       in_stream_,
-                       ports_.files, reader_.get(), staging_pool_.get()};
+  Restore::Ports ports{ports_.model, ports_.device, ports_.clock,        in_stream_,
+                       ports_.files, reader_.get(), staging_pool_.get(), &unsettled_};
   active.restore = std::make_unique<Restore>(ports, std::move(request));
   active.restore_started_ns = ports_.clock.monotonic_ns();
   active.step = Step::restoring;
@@ -382,9 +382,10 @@ void Stack::restore_failed(Active& active, Slot& target) {
   const Error error = active.restore->error();
   const bool cancelled = error.code == ErrorCode::cancelled;
   const bool from_disk = active.plan.source == Plan::Source::disk;
+  const bool storage_failed = active.restore->storage_failed();
   const ReadReason reason = error.code == ErrorCode::corrupt ? ReadReason::corrupt : ReadReason::io_error;
   const uint64_t key = active.plan.key;
-  if (!from_disk && !cancelled) forget_disk_only_parts(active);
+  if (!from_disk && storage_failed) forget_disk_only_parts(active);
   end_restore(active);
   unpin_source(active);
   active.step = Step::planning;
@@ -400,7 +401,7 @@ void Stack::restore_failed(Active& active, Slot& target) {
   active.cause = {reason, 0};
   active.cause_fixed = true;
   ++active.retries;
-  if (from_disk) disk_->quarantine(key, reason, error.message);
+  if (from_disk && storage_failed) disk_->quarantine(key, reason, error.message);
 }
 
 // --- serving

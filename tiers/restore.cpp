@@ -34,9 +34,7 @@ Restore::~Restore() {
   if (state_ == State::running) {
     fail(make_error(ErrorCode::cancelled, "restore ended"));
     if (reading_ > 0) ports_.reader->drain();
-    if (last_event_.handle != nullptr && ports_.device.record(last_event_, ports_.stream).ok()) {
-      (void)ports_.device.wait(last_event_);
-    }
+    leave_buffers();
     if (begun_) ports_.model.import_abort(import_);
   }
   for (const auto& item : items_) {
@@ -50,6 +48,11 @@ void Restore::fail(Error error) {
   if (failing_) return;
   failing_ = true;
   error_ = std::move(error);
+}
+
+void Restore::fail_storage(Error error) {
+  storage_failed_ = storage_failed_ || !failing_;
+  fail(std::move(error));
 }
 
 void Restore::cancel() { fail(make_error(ErrorCode::cancelled, "restore cancelled")); }
@@ -94,7 +97,7 @@ bool Restore::start(Item& item) {
     return true;
   }
   if (!item.part->disk) {
-    fail(make_error(ErrorCode::not_found, "a part of the conversation is stored nowhere any more"));
+    fail_storage(make_error(ErrorCode::not_found, "a part of the conversation is stored nowhere any more"));
     return true;
   }
   if (reading_ >= limits::kReadDepth) return false;
@@ -115,7 +118,7 @@ bool Restore::start(Item& item) {
 
 void Restore::start_read(Item& item) {
   auto file = open(item.part->disk->file);
-  if (!file.ok()) return fail(file.error());
+  if (!file.ok()) return fail_storage(file.error());
   if (disk_start_ns_ == 0) disk_start_ns_ = ports_.clock.monotonic_ns();
   item.step = Item::Step::reading;
   ++reading_;
@@ -127,7 +130,8 @@ void Restore::start_read(Item& item) {
                         held->step = Item::Step::read;
                         disk_bytes_ += held->part->bytes;
                         disk_ns_ = ports_.clock.monotonic_ns() - disk_start_ns_;
-                        if (!status.ok()) fail(with_context(status.error(), "reading a stored conversation"));
+                        if (status.ok()) return;
+                        fail_storage(with_context(status.error(), "reading a stored conversation"));
                       });
 }
 
@@ -159,7 +163,7 @@ void Restore::import(Item& item) {
   if (from_disk) {
     const PartPlace place{part.disk->file, part.stage, part.first, part.kind};
     if (digest_part(place, payload(item)) != part.disk->digest) {
-      return fail(make_error(
+      return fail_storage(make_error(
           ErrorCode::corrupt,
           fmt::format("{} at token {} of stage {} does not match its digest in {}", to_string(part.kind),
                       part.first, part.stage, session_file_name(part.disk->file))));
@@ -226,18 +230,23 @@ void Restore::finish() {
 void Restore::unwind() {
   if (reading_ > 0) return;
   if (begun_) {
-    if (!recorded_) {
-      recorded_ = true;
-      if (!ports_.device.record(last_event_, ports_.stream).ok()) recorded_ = false;
-    }
-    if (recorded_) {
-      auto done = ports_.device.done(last_event_);
-      if (done.ok() && !*done) return;
-    }
+    recorded_ = recorded_ || ports_.device.record(last_event_, ports_.stream).ok();
+    const auto done = recorded_ ? ports_.device.done(last_event_) : Result<bool>(false);
+    if (recorded_ && done.ok() && !*done) return;
+    if (!recorded_ || !done.ok()) leave_buffers();
     ports_.model.import_abort(import_);
     begun_ = false;
   }
   state_ = State::failed;
+}
+
+// The device may go on with what was queued.
+void Restore::leave_buffers() {
+  std::vector<HostBufferRef> touched;
+  for (const auto& item : items_) {
+    if (item->step == Item::Step::importing && item->buffer) touched.push_back(item->buffer);
+  }
+  ports_.unsettled->add(ports_.stream, std::move(touched));
 }
 
 }  // namespace strata

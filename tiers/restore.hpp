@@ -19,6 +19,7 @@
 #include "core/result.hpp"
 #include "tiers/disk_reader.hpp"
 #include "tiers/pinned_pool.hpp"
+#include "tiers/unsettled_buffers.hpp"
 
 namespace strata {
 
@@ -32,6 +33,7 @@ class Restore {
     FileSystem* files = nullptr;  // both null without a disk tier
     DiskReader* reader = nullptr;
     PinnedPool* staging = nullptr;  // for parts that are not kept in RAM
+    UnsettledBuffers* unsettled = nullptr;
   };
   struct Request {
     SlotId slot = 0;
@@ -52,6 +54,8 @@ class Restore {
   State step();
   void cancel();  // ends in failed (cancelled) once nothing is in flight
   [[nodiscard]] const Error& error() const { return error_; }
+  // The stored bytes were at fault: they could not be read or did not match their digest.
+  [[nodiscard]] bool storage_failed() const { return storage_failed_; }
   [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
   [[nodiscard]] uint64_t disk_bytes() const { return disk_bytes_; }
   [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }  // from the first read to the last
@@ -74,7 +78,9 @@ class Restore {
   void retire_streamed();
   void finish();
   void fail(Error error);
+  void fail_storage(Error error);
   void unwind();
+  void leave_buffers();
   Result<FileHandle> open(ConversationId file);
   [[nodiscard]] std::span<const std::byte> payload(const Item& item) const;
 
@@ -89,6 +95,7 @@ class Restore {
   uint64_t import_ = 0;
   bool begun_ = false;
   bool failing_ = false;
+  bool storage_failed_ = false;
   bool recorded_ = false;
   DeviceEvent last_event_;
   State state_ = State::running;

@@ -17,13 +17,18 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const TierOptions& options, c
 }
 
 Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity)
-    : options_(options), ports_(ports), identity_(identity), model_(ports.model.info()) {}
+    : options_(options),
+      ports_(ports),
+      identity_(identity),
+      model_(ports.model.info()),
+      unsettled_(ports.device) {}
 
 Stack::~Stack() {
   active_.clear();
   checkpoints_.clear();
   shutdown_parking_.reset();
   if (reader_) reader_->drain();  // nothing may read into buffers that go away
+  unsettled_.wait();
   if (out_stream_.handle != nullptr) ports_.device.destroy_stream(out_stream_);
   if (in_stream_.handle != nullptr) ports_.device.destroy_stream(in_stream_);
 }
@@ -220,6 +225,7 @@ bool Stack::step() {
   bool busy = false;
   if (reader_) busy |= reader_->poll();
   if (disk_) busy |= disk_->step();
+  unsettled_.step();
   step_checkpoints();
   for (auto active = active_.begin(); active != active_.end();) {
     advance(*active);

@@ -20,6 +20,7 @@
 #include "tiers/restore.hpp"
 #include "tiers/slot_table.hpp"
 #include "tiers/tier_stack.hpp"
+#include "tiers/unsettled_buffers.hpp"
 
 namespace strata {
 
@@ -119,6 +120,7 @@ class Stack final : public TierStack {
   [[nodiscard]] bool stored_state(const Slot& slot) const;
 
   // --- parking.cpp
+  CopyOut::Ports copy_ports();
   // Null with a reason when the slot's first `tokens` tokens cannot be parked.
   std::unique_ptr<Parking> start_parking(Slot& slot, uint32_t tokens, SkipReason& why);
   ImageRef image_of(const Slot& slot, uint32_t tokens);
@@ -164,6 +166,7 @@ class Stack final : public TierStack {
   CostModel cost_;
   std::unique_ptr<PinnedPool> ram_pool_;
   std::unique_ptr<PinnedPool> staging_pool_;
+  UnsettledBuffers unsettled_;
   std::unique_ptr<RamTier> ram_;
   std::unique_ptr<DiskReader> reader_;
   std::unique_ptr<DiskTier> disk_;

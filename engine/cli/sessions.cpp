@@ -74,7 +74,7 @@ Result<Target> find_target(const SessionsOptions& options, FileSystem& files) {
 // Reads one conversation and writes it to `text`; false when something is wrong with it.
 bool describe(const SessionsOptions& options, FileSystem& files, Clock& clock, const Target& target,
               std::string& text) {
-  StoredConversation stored = read_stored_head(files, target.folder, target.file_name);
+  FolderConversation stored = read_stored_head(files, target.folder, target.file_name);
   const auto manifest = read_stored_manifest(files, target.folder, target.file_name);
   if (!manifest && !stored.problem)
     stored.problem = Problem{stored.file_name, SkipReason::corrupt, manifest.error().message};
@@ -89,7 +89,7 @@ int show_folder(const SessionsOptions& options, FileSystem& files, Clock& clock,
   if (!listing) return fail(err, kBad, listing.error().message);
   int status = kDone;
   std::vector<std::string> texts;
-  for (const StoredConversation& stored : listing->conversations)
+  for (const FolderConversation& stored : listing->conversations)
     if (!describe(options, files, clock, {options.path, stored.file_name}, texts.emplace_back()))
       status = kBad;
   if (options.json)
@@ -142,7 +142,7 @@ class ProgressLine {
 
 uint64_t payload_bytes(const FolderListing& listing) {
   uint64_t bytes = 0;
-  for (const StoredConversation& stored : listing.conversations)
+  for (const FolderConversation& stored : listing.conversations)
     if (stored.head) bytes += stored.head->payload_bytes;
   return bytes;
 }
@@ -165,7 +165,7 @@ int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& cl
   ProgressLine progress(options, clock, err, payload_bytes(*listing));
   FolderVerdict verdict;
   verdict.leftovers = std::move(listing->leftovers);
-  for (const StoredConversation& stored : listing->conversations) {
+  for (const FolderConversation& stored : listing->conversations) {
     const Verification found =
         verify_stored(files, options.path, stored.file_name, [&](uint64_t bytes) { progress.add(bytes); });
     if (found.gone) continue;

@@ -41,7 +41,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string state_text(const StoredConversation& stored) {
+std::string state_text(const FolderConversation& stored) {
   if (!stored.problem) return stored.self_contained ? "ok, saved" : "ok";
   return printable(fmt::format("{}: {}: {}", label(stored.problem->reason), stored.problem->file_name,
                                stored.problem->detail));
@@ -124,7 +124,7 @@ void write_leftovers(JsonWriter& json, const std::vector<Leftover>& leftovers) {
 }
 
 // The fields of `list`; `info` adds to them.
-void write_summary(JsonWriter& json, const StoredConversation& stored) {
+void write_summary(JsonWriter& json, const FolderConversation& stored) {
   json.member("file", stored.file_name).member("file_bytes", stored.file_bytes);
   json.member("self_contained", stored.self_contained).member("ok", !stored.problem);
   if (stored.problem) {
@@ -221,7 +221,7 @@ std::string list_text(const FolderListing& listing, uint64_t now_wall_ns) {
   constexpr const char* kRow = "{:<17} {:>9} {:>11} {:>8} {:>9}  {:<24} {}\n";
   std::string text =
       fmt::format(kRow, "conversation", "tokens", "bytes", "age", "last used", "label", "state");
-  for (const StoredConversation& stored : listing.conversations) {
+  for (const FolderConversation& stored : listing.conversations) {
     if (!stored.head) {
       text += fmt::format(kRow, "-", "-", "-", "-", "-", "", state_text(stored));
       continue;
@@ -237,7 +237,7 @@ std::string list_text(const FolderListing& listing, uint64_t now_wall_ns) {
 std::string list_json(const FolderListing& listing) {
   JsonWriter json;
   json.begin_object().key("conversations").begin_array();
-  for (const StoredConversation& stored : listing.conversations) {
+  for (const FolderConversation& stored : listing.conversations) {
     json.begin_object();
     write_summary(json, stored);
     json.end_object();
@@ -249,7 +249,7 @@ std::string list_json(const FolderListing& listing) {
 }
 
 std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns) {
-  const StoredConversation& stored = detail.stored;
+  const FolderConversation& stored = detail.stored;
   Rows rows;
   rows.add("state", "{}", state_text(stored));
   rows.add("stored as", "{}, {} on disk", stored.file_name, size_text(stored.file_bytes));

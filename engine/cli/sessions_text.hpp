@@ -27,7 +27,7 @@ struct FolderVerdict {
 
 // One conversation in full; `manifest` is null when its body cannot be read.
 struct ConversationDetail {
-  const StoredConversation& stored;
+  const FolderConversation& stored;
   const Manifest* manifest = nullptr;
 };
 

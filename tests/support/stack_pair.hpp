@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,10 +19,15 @@ class StackPair : public ::testing::Test {
   static constexpr uint64_t kMinuteNs = 60'000'000'000;
 
   StackWorld& make(const StackWorldOptions& options) {
-    StackWorldOptions plain = options;
-    plain.tiers = {};
-    plain.slots = 1;
-    plain_ = std::make_unique<StackWorld>(plain);
+    const std::string shape = options.layout + std::to_string(options.stages) + (options.whole ? "w" : "b");
+    if (shape != shape_) {
+      StackWorldOptions plain = options;
+      plain.tiers = {};
+      plain.slots = 1;
+      plain_ = std::make_unique<StackWorld>(plain);
+      known_.clear();
+      shape_ = shape;
+    }
     world_ = std::make_unique<StackWorld>(options);
     EXPECT_TRUE(world_->opened.ok()) << world_->opened.error().message;
     return *world_;
@@ -37,9 +43,11 @@ class StackPair : public ::testing::Test {
   }
   // What a model that was never interrupted answers.
   Answer expected(const std::vector<Token>& prompt, uint32_t generate = kGenerate) {
+    Answer& answer = known_[{prompt, generate}];
+    if (!answer.tokens.empty()) return answer;
     TierRequest uncached;
     uncached.use_cache = false;
-    return plain_->ask(prompt, generate, uncached);
+    return answer = plain_->ask(prompt, generate, uncached);
   }
   void expect_exact(const Answer& answer, const std::vector<Token>& prompt, uint32_t generate = kGenerate) {
     EXPECT_TRUE(answer.failure.empty()) << answer.failure;
@@ -88,6 +96,10 @@ class StackPair : public ::testing::Test {
 
   std::unique_ptr<StackWorld> plain_;
   std::unique_ptr<StackWorld> world_;
+
+ private:
+  std::string shape_;  // of the model in plain_
+  std::map<std::pair<std::vector<Token>, uint32_t>, Answer> known_;
 };
 
 // The same prompt with another token there.

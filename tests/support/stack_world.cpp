@@ -97,6 +97,11 @@ void StackWorld::open() {
 }
 
 void StackWorld::restart() {
+  const Status started = try_restart();
+  ASSERT_TRUE(started.ok()) << started.error().message;
+}
+
+Status StackWorld::try_restart() {
   stack_.reset();
   files_.drop_locks();
   queue_.reset();
@@ -106,7 +111,7 @@ void StackWorld::restart() {
   faulty_device_.reset();
   device_.reset();
   open();
-  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  return opened;
 }
 
 void StackWorld::shutdown() {

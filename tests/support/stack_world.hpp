@@ -79,7 +79,8 @@ class StackWorld {
   // A new model, device and stack on the same files. The old stack is dropped as it is, as by a crash, unless
   // the test drained it before.
   void restart();
-  void shutdown();  // begin_shutdown and steps until finished
+  Status try_restart();  // the same for a start that may fail; then there is no stack until the next one
+  void shutdown();       // begin_shutdown and steps until finished
 
   // Whole requests.
   Answer ask(const std::vector<Token>& prompt, uint32_t generate, TierRequest extra = {});
