@@ -233,15 +233,15 @@ bool DiskTier::stored(const PartRef& part) const {
 
 SpillState DiskTier::spill_state(const Image& image) const {
   for (const Pending& spill : pending_) {
-    if (spill.image->id == image.id && spill.image->generation == image.generation)
+    if (spill.image->id == image.id && spill.image->generation >= image.generation)
       return SpillState::pending;
   }
   for (const auto& [job, posted] : posted_) {
-    if (posted.head.id == image.id && posted.head.generation == image.generation) return SpillState::writing;
+    if (posted.head.id == image.id && posted.head.generation >= image.generation) return SpillState::writing;
   }
   auto at = by_id_.find(image.id);
   if (at == by_id_.end()) return SpillState::none;
-  return entries_.at(at->second).head.generation == image.generation ? SpillState::clean : SpillState::none;
+  return entries_.at(at->second).head.generation >= image.generation ? SpillState::clean : SpillState::none;
 }
 
 bool DiskTier::spill(const ImageRef& image) {
