@@ -233,25 +233,15 @@ bool DiskTier::stored(const PartRef& part) const {
 
 SpillState DiskTier::spill_state(const Image& image) const {
   for (const Pending& spill : pending_) {
-    if (spill.image->id == image.id && spill.image->generation == image.generation)
+    if (spill.image->id == image.id && spill.image->generation >= image.generation)
       return SpillState::pending;
   }
   for (const auto& [job, posted] : posted_) {
-    if (posted.head.id == image.id && posted.head.generation == image.generation) return SpillState::writing;
+    if (posted.head.id == image.id && posted.head.generation >= image.generation) return SpillState::writing;
   }
-  // A newer state is as good as this one, and an older one must never take its place.
-  return newest_generation(image.id) >= image.generation ? SpillState::clean : SpillState::none;
-}
-
-uint64_t DiskTier::newest_generation(ConversationId id) const {
-  uint64_t newest = 0;
-  for (const Pending& spill : pending_)
-    if (spill.image->id == id) newest = std::max(newest, spill.image->generation);
-  for (const auto& [job, posted] : posted_)
-    if (posted.head.id == id) newest = std::max(newest, posted.head.generation);
-  if (auto at = by_id_.find(id); at != by_id_.end())
-    newest = std::max(newest, entries_.at(at->second).head.generation);
-  return newest;
+  auto at = by_id_.find(image.id);
+  if (at == by_id_.end()) return SpillState::none;
+  return entries_.at(at->second).head.generation >= image.generation ? SpillState::clean : SpillState::none;
 }
 
 bool DiskTier::spill(const ImageRef& image) {
@@ -542,6 +532,7 @@ void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& d
 void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   reserved_bytes_ -= posted.reserved_bytes;
   apply_sizes(result);
+  charge_unknown_sizes(posted, result);
   if (!result.published) {
     publish_failed(posted, result);
     return;
@@ -603,6 +594,7 @@ void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
 
 void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
   File& own = files_.at(posted.head.id);
+  kept_bytes_ += result.index_allocated_bytes;  // of a temporary index that could not be removed
   Freed freed;
   for (const Extent& extent : posted.extents) {
     freed[posted.head.id].push_back({extent.offset, align_up(extent.length, limits::kAlignment)});
@@ -628,6 +620,22 @@ void DiskTier::apply_sizes(const WriteResult& result) {
     auto at = files_.find(size.file);
     if (at != files_.end() && (at->second.exists || result.published))
       at->second.allocated_bytes = size.allocated_bytes;
+  }
+}
+
+// What a job left on the disk without being able to say how much counts as all it was allowed to take.
+void DiskTier::charge_unknown_sizes(const Posted& posted, const WriteResult& result) {
+  const bool cancelled = !result.status.ok() && result.status.error().code == ErrorCode::cancelled;
+  if (cancelled || posted.written.empty()) return;
+  const auto size = std::find_if(result.files.begin(), result.files.end(),
+                                 [&](const auto& known) { return known.file == posted.head.id; });
+  const uint64_t at_most =
+      posted.reserved_bytes - std::min(posted.reserved_bytes, result.index_allocated_bytes);
+  File& own = files_.at(posted.head.id);
+  if (own.exists || result.published) {
+    if (size == result.files.end()) own.allocated_bytes += at_most;
+  } else {  // a new file that should be gone again
+    kept_bytes_ += size == result.files.end() ? at_most : size->allocated_bytes;
   }
 }
 
@@ -749,6 +757,7 @@ void DiskTier::remove_all() {
 }
 
 void DiskTier::quarantine(uint64_t key, ReadReason why, const std::string& detail) {
+  if (find(key) == nullptr) return;  // two were reading it
   const Entry entry = take_entry(key);
   // The key stays a user of the files: what is kept for a look is not given to others.
   kept_bytes_ += entry.index_bytes;

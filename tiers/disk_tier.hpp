@@ -180,11 +180,11 @@ class DiskTier final : public SpillTarget {
   void begin_file(const Image& image);
   void drop_pending(Pending& spill, SkipReason why, const std::string& detail);
   void finish_publish(Posted& posted, WriteResult& result);
+  void charge_unknown_sizes(const Posted& posted, const WriteResult& result);
   void publish_failed(Posted& posted, const WriteResult& result);
   void replace_entry(Posted& posted, const WriteResult& result);
   [[nodiscard]] bool being_written(ConversationId id) const;
   [[nodiscard]] bool waits_for_others(const Pending& spill) const;
-  [[nodiscard]] uint64_t newest_generation(ConversationId id) const;  // stored or on its way; 0: none
 
   // --- giving space back
   Entry* oldest_victim(const Pending& spill);

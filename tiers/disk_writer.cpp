@@ -273,7 +273,7 @@ Status DiskWriter::write_index(const WriteJob& job, Manifest manifest, WriteResu
   Status status = write_temporary_index(temporary, manifest, result);
   if (status.ok()) status = publish_index(temporary, path, result);
   if (!result.published) {
-    (void)remove_if_there(temporary);
+    if (remove_if_there(temporary).ok()) result.index_allocated_bytes = 0;
     return status;
   }
   return first_error(std::move(status), sync_folder(job.folder));
@@ -287,6 +287,7 @@ Status DiskWriter::write_temporary_index(const std::string& path, const Manifest
   }
   STRATA_ASSIGN(const FileHandle handle, files_.open(path, OpenMode::create_exclusive, Caching::buffered));
   const OpenFile file(files_, handle);
+  result.index_allocated_bytes = align_up(bytes.size(), limits::kAlignment);
   STRATA_TRY(in_context(files_.write_at(file.get(), bytes, 0), "index"));
   result.written_bytes += bytes.size();
   STRATA_TRY(in_context(files_.sync_data(file.get()), "index"));
@@ -300,7 +301,6 @@ Status DiskWriter::publish_index(const std::string& temporary, const std::string
   // A rename may be carried out and still be answered with an error (network file systems).
   const auto left = status.ok() ? Result<FileInfo>(FileInfo{}) : files_.info(temporary);
   result.published = status.ok() || (!left.ok() && left.error().code == ErrorCode::not_found);
-  if (!result.published) result.index_allocated_bytes = 0;
   return status;
 }
 

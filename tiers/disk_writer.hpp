@@ -76,12 +76,13 @@ using WriteJobRef = std::shared_ptr<const WriteJob>;
 
 struct WriteResult {
   JobId id = 0;
-  WriteJobRef job;                     // brings the buffer references back
-  Status status;                       // cancelled: never started
-  bool published = false;              // also true when only the directory sync after the rename failed
-  std::vector<Digest> digests;         // one per PublishJob::writes; empty unless published
-  uint64_t index_allocated_bytes = 0;  // of the index published, or of the .bad file after a quarantine
-  uint64_t written_bytes = 0;          // extents with their padding, header and index
+  WriteJobRef job;              // brings the buffer references back
+  Status status;                // cancelled: never started
+  bool published = false;       // also true when only the directory sync after the rename failed
+  std::vector<Digest> digests;  // one per PublishJob::writes; empty unless published
+  // Of the index published, of the .bad file after a quarantine, or of a temporary index left behind.
+  uint64_t index_allocated_bytes = 0;
+  uint64_t written_bytes = 0;  // extents with their padding, header and index
   uint64_t duration_ns = 0;
   struct FileSize {
     ConversationId file;

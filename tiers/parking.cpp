@@ -137,10 +137,12 @@ std::unique_ptr<Stack::Parking> Stack::start_parking(Slot& from, uint32_t tokens
     why = SkipReason::too_large;
     return nullptr;
   }
-  ++from.copies_out;  // its inherited copies stay, and nothing decodes here meanwhile
+  ++from.copies_out;                                                   // nothing decodes here meanwhile
+  for (const PartRef& part : parking->image->parts) ram_->hold(part);  // what it shares with others stays
   std::vector<CopyOut::Item> items;
   if (auto refused = allocate_parts(parking->fresh, items)) {
     --from.copies_out;
+    for (const PartRef& part : parking->image->parts) ram_->release(part);
     remember(*parking->image, ReadReason::evicted);
     why = *refused;
     return nullptr;
@@ -157,6 +159,7 @@ CopyOut::State Stack::step_parking(Parking& parking) {
     parked(parking);
   else
     park_failed(parking);
+  for (const PartRef& part : parking.image->parts) ram_->release(part);
   return state;
 }
 

@@ -164,10 +164,12 @@ void RamTier::supersede(const Image& image, uint64_t except_key) {
     if (entry.key == except_key || entry.pins > 0 || entry.held_by_user) continue;
     if (is_superseded(*entry.image, image)) old.push_back(entry.key);
   }
-  for (const uint64_t key : old) {
-    if (target_ != nullptr) target_->cancel_spill(*find(key)->image);
-    drop(key, Drop::superseded);
-  }
+  for (const uint64_t key : old) drop_superseded(key);
+}
+
+void RamTier::drop_superseded(uint64_t key) {
+  if (target_ != nullptr) target_->cancel_spill(*find(key)->image);
+  drop(key, Drop::superseded);
 }
 
 RamTier::Entry& RamTier::admit(uint64_t key, ImageRef image) {
@@ -207,10 +209,12 @@ RamTier::Entry* RamTier::find(uint64_t key) {
 }
 
 RamTier::Entry* RamTier::find(ConversationId id) {
-  for (auto entry = lru_.rbegin(); entry != lru_.rend(); ++entry) {
-    if (entry->image->id == id) return &*entry;
+  Entry* newest = nullptr;
+  for (Entry& entry : lru_) {
+    if (entry.image->id != id) continue;
+    if (newest == nullptr || entry.image->generation > newest->image->generation) newest = &entry;
   }
-  return nullptr;
+  return newest;
 }
 
 void RamTier::touch(uint64_t key) {
@@ -223,6 +227,7 @@ void RamTier::unpin(uint64_t key) {
   Entry* entry = find(key);
   STRATA_CHECK(entry != nullptr && entry->pins > 0);
   --entry->pins;
+  if (entry->pins == 0 && !entry->held_by_user && find(entry->image->id) != entry) drop_superseded(key);
 }
 
 void RamTier::drop(uint64_t key, Drop why) {

@@ -26,9 +26,9 @@ namespace strata {
 
 enum class SpillState : uint8_t {
   none,     // not on disk
-  pending,  // will be written; can be cancelled
-  writing,  // being written
-  clean,    // this generation is published, or a newer one is or will be
+  pending,  // this generation or a later one will be written; can be cancelled
+  writing,  // is being written
+  clean,    // is published
 };
 
 // Where evicted images go; implemented by the disk tier. Null when there is none.
@@ -87,11 +87,11 @@ class RamTier {
   // Takes a complete image in; supersedes older states of the same conversation (RAM-5).
   Entry& admit(uint64_t key, ImageRef image);
   Entry* find(uint64_t key);
-  Entry* find(ConversationId id);
-  void touch(uint64_t key);  // most recently used
+  Entry* find(ConversationId id);  // its newest state
+  void touch(uint64_t key);        // most recently used
   void drop(uint64_t key, Drop why);
   void pin(uint64_t key) { ++find(key)->pins; }
-  void unpin(uint64_t key);
+  void unpin(uint64_t key);  // an older state that was held through its replacement goes now
 
   [[nodiscard]] size_t size() const { return by_key_.size(); }
   [[nodiscard]] const std::list<Entry>& entries() const { return lru_; }  // oldest first
@@ -113,6 +113,7 @@ class RamTier {
   void enforce_count();
   [[nodiscard]] bool is_superseded(const Image& old, const Image& image) const;
   void supersede(const Image& image, uint64_t except_key);
+  void drop_superseded(uint64_t key);
 
   Options options_;
   PinnedPool& pool_;

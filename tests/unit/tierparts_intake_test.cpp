@@ -501,12 +501,54 @@ TEST_F(IntakeTest, AnIndexThatCannotBeReadTodayIsKept) {
   store(1);
   store(2);
   ASSERT_TRUE(memory.unlink(in_folder(idx(2))).ok());
-  FaultyFileSystem faulty(memory, {FileFault{FileCall::read, 1, EIO}});
+  FaultyFileSystem faulty(memory, {FileFault{FileCall::read, 1, EIO}, FileFault{FileCall::read, 2, EIO}});
   const IntakeReport report = take(faulty);
   EXPECT_THAT(report.taken, IsEmpty());
   ASSERT_EQ(report.refused.size(), 1u);
   EXPECT_EQ(report.refused[0].reason, SkipReason::io_error);
   EXPECT_THAT(names(), ElementsAre(idx(1), sess(1), sess(2))) << "the orphan may be its";
+}
+
+TEST_F(IntakeTest, AnIndexThatCannotBeReadIsTriedOnceMore) {
+  store(1);
+  for (const FileCall call : {FileCall::read, FileCall::info}) {
+    FaultyFileSystem faulty(memory, {FileFault{call, call == FileCall::read ? 1u : 2u, EIO}});
+    EXPECT_THAT(ids(take(faulty)), ElementsAre(1));
+    EXPECT_EQ(faulty.faults(), 1u);
+  }
+}
+
+// What a refused index was, so that a request for it learns why it is read again (OBS-1).
+TEST_F(IntakeTest, OBS1_ARefusalCarriesThePrefixChain) {
+  store(1, [](ConversationShape& shape) { shape.model_identity = {7, 7}; });
+  store(2, [](ConversationShape& shape) { shape.ephemeral = true; });
+  store(3);
+  memory.flip_byte(in_folder(idx(3)), 60);
+  const uint32_t tokens = ConversationShape{}.tokens;
+  const Manifest stored = *read_published(memory, kFolder, ConversationId{1});
+  const IntakeReport report = take();
+  ASSERT_EQ(report.refused.size(), 3u);
+  for (const Refused& refused : report.refused) {
+    const bool known = refused.reason == SkipReason::identity;
+    EXPECT_EQ(refused.token_count, known ? tokens : 0) << refused.file_name;
+    EXPECT_EQ(refused.prefix_chain, known ? stored.head.prefix_chain : std::vector<uint64_t>{});
+  }
+}
+
+// A conversation that stays without being taken in keeps the files it shares.
+TEST_F(IntakeTest, AFileThatAKeptIndexRefersToIsMarked) {
+  store(1);
+  store_heir(2, 1);
+  store(3);
+  const IntakeReport all = take();
+  for (const IntakeFile& file : all.files) EXPECT_FALSE(file.kept_for_others);
+  rules.remove_foreign = false;
+  Manifest heir = *read_published(memory, kFolder, ConversationId{2});
+  heir.head.files[1].needed_length += 1 << 20;
+  memory.put(in_folder(idx(2)), encode_manifest(heir));
+  const IntakeReport report = take();
+  EXPECT_THAT(ids(report), ElementsAre(1, 3));
+  for (const IntakeFile& file : report.files) EXPECT_EQ(file.kept_for_others, file.id == ConversationId{1});
 }
 
 TEST_F(IntakeTest, AnyCallFailingLosesNothingThatCouldBeTakenIn) {
