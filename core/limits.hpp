@@ -41,6 +41,7 @@ inline constexpr uint32_t kMaxOpsInFlight = 64;  // of one IoQueue
 // Plans
 inline constexpr uint32_t kMaxPlanCandidates = 64;  // images compared token by token for one plan
 inline constexpr uint32_t kMinReuseTokens = 16;     // a shorter match is not worth a transfer
+inline constexpr uint32_t kMaxCheaperInARow = 8;  // then a restore is done all the same, and measured
 inline constexpr uint64_t kMinDecidingNs =
     20'000'000;                                 // a restore quicker than this is done without weighing it
 inline constexpr uint32_t kMaxGhosts = 4096;    // removed conversations remembered to say why (OBS-1)

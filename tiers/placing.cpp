@@ -97,6 +97,9 @@ void Stack::plan(Active& active) {
   request.may_fork_slots = active.may_fork_slots;
   request.may_cut_slots = active.may_cut_slots;
   request.avoid = &active.avoid;
+  // Rates are measured by restoring: now and then one is done against the prediction, so that it can be
+  // wrong.
+  request.weigh_cost = cheaper_in_a_row_ < limits::kMaxCheaperInARow;
   active.plan = Planner(view()).plan(request);
   if (active.plan.needs_body) {
     disk_->pin(active.plan.key);
@@ -105,6 +108,7 @@ void Stack::plan(Active& active) {
     active.step = Step::loading_body;
     return;
   }
+  if (active.plan.cause.reason == ReadReason::cheaper_to_read) ++cheaper_in_a_row_;
   if (!active.cause_fixed) active.cause = active.plan.cause;
   follow_plan(active);
 }
@@ -313,7 +317,8 @@ std::vector<HostBufferRef> Stack::keep_buffers(const std::vector<PartRef>& parts
   for (const PartRef& part : parts) {
     if (!part->ram) bytes += PinnedPool::class_bytes(part->bytes);
   }
-  if (bytes == 0 || !keep || ram_->make_room(bytes)) return {};
+  // A copy of what lies on disk is not worth an image that does not.
+  if (bytes == 0 || !keep || ram_->make_room(bytes, RamTier::Loss::forbidden)) return {};
   std::vector<HostBufferRef> buffers(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i]->ram) continue;
@@ -331,6 +336,7 @@ void Stack::end_restore(Active& active) {
 }
 
 void Stack::restore_done(Active& active, Slot& target) {
+  cheaper_in_a_row_ = 0;
   const uint32_t tokens = active.plan.usable_tokens;
   const ImageRef image = active.source;
   const uint64_t now = ports_.clock.monotonic_ns();

@@ -70,7 +70,7 @@ Plan Planner::plan(const Request& request) const {
   consider_slots(request, best);
   consider_stored(request, best);
   if (best.plan.needs_body) return best.plan;
-  if (cheaper_to_read(best.plan)) {
+  if (request.weigh_cost && cheaper_to_read(best.plan)) {
     best.plan = Plan{};
     best.plan.cause.reason = ReadReason::cheaper_to_read;
     return best.plan;

@@ -60,8 +60,9 @@ class Planner {
     std::optional<SlotId> only_slot;
     std::optional<SlotId> claimed;  // taken for this request already
     bool use_cache = true;
-    bool may_fork_slots = true;                 // false: parking the donor was tried and refused
-    bool may_cut_slots = true;                  // false: not what another conversation holds
+    bool weigh_cost = true;      // false: restore even where reading is predicted to be cheaper
+    bool may_fork_slots = true;  // false: parking the donor was tried and refused
+    bool may_cut_slots = true;   // false: not what another conversation holds
     const std::set<uint64_t>* avoid = nullptr;  // keys that failed for this request
   };
 

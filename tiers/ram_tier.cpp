@@ -61,7 +61,7 @@ bool RamTier::droppable(const Entry& entry, bool may_lose) const {
 
 // What must be dropped so that `bytes` fit the budget and at least `reclaim` bytes come from what is held
 // now.
-std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes, uint64_t reclaim) {
+std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes, uint64_t reclaim, Loss loss) {
   Victims victims;
   FreedBytes freed(users_);
   const uint64_t left = options_.budget_bytes - std::min(options_.budget_bytes, pool_.in_use_bytes());
@@ -74,7 +74,8 @@ std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes, uint64_t
       victims.keys.push_back(entry.key);
       freed.add(*entry.image);
     }
-    if (target_ == nullptr || !may_lose_) break;  // without a disk both passes are the same
+    // Without a disk both passes are the same.
+    if (target_ == nullptr || !may_lose_ || loss == Loss::forbidden) break;
   }
   if (freed.bytes() >= wanted) return victims;
   std::vector<PartRef> copies;
@@ -97,7 +98,7 @@ Result<uint64_t> RamTier::short_of_floor(uint64_t bytes) {
   return bytes > above ? bytes - above : 0;
 }
 
-std::optional<SkipReason> RamTier::make_room(uint64_t bytes) {
+std::optional<SkipReason> RamTier::make_room(uint64_t bytes, Loss loss) {
   if (!on()) return SkipReason::off;
   if (bytes > options_.budget_bytes) return SkipReason::too_large;
   const auto missing = short_of_floor(bytes);
@@ -105,7 +106,7 @@ std::optional<SkipReason> RamTier::make_room(uint64_t bytes) {
   // Kept buffers are paid for already.
   const uint64_t kept = pool_.allocated_bytes() - pool_.in_use_bytes();
   const uint64_t reclaim = *missing > kept ? *missing - kept : 0;
-  auto victims = choose_victims(bytes, reclaim);
+  auto victims = choose_victims(bytes, reclaim, loss);
   if (!victims) return reclaim > 0 ? SkipReason::min_free_ram : SkipReason::budget;
   for (const uint64_t key : victims->keys) {
     const Entry& entry = *find(key);

@@ -176,6 +176,7 @@ class Stack final : public TierStack {
   std::unique_ptr<Parking> shutdown_parking_;
   DeviceStream out_stream_, in_stream_;
   uint64_t next_key_ = 1;
+  uint32_t cheaper_in_a_row_ = 0;  // plans that read although something could have been restored
   bool shutting_down_ = false;
   bool shutdown_parked_ = false;
   std::set<SlotId> shutdown_tried_;  // parked once, or refused

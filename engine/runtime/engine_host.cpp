@@ -61,8 +61,8 @@ std::optional<std::string> budget_warning(const TierOptions& tiers, uint64_t con
                                           uint32_t context_tokens) {
   if (tiers.ram_budget_bytes == 0 || tiers.ram_budget_bytes >= conversation_bytes) return std::nullopt;
   return fmt::format(
-      "strata: conversation cache: the budget of {:.0f} MiB is smaller than one conversation of {} tokens "
-      "({:.0f} MiB): "
+      "strata: conversation cache: the budget of {:.1f} MiB is smaller than one conversation of {} tokens "
+      "({:.1f} MiB): "
       "long conversations will not be kept; see --conversation-cache-mib",
       mib(tiers.ram_budget_bytes), context_tokens, mib(conversation_bytes));
 }

@@ -91,7 +91,7 @@ TEST(EngineBudget, ABudgetBelowOneConversationIsReportedWithBothNumbers) {
   EXPECT_FALSE(budget_warning(tiers, 10 * limits::kMiB, 4096).has_value());
   const auto warning = budget_warning(tiers, 64 * limits::kMiB, 4096);
   ASSERT_TRUE(warning.has_value());
-  for (const char* part : {"10 MiB", "64 MiB", "4096 tokens", "--conversation-cache-mib"})
+  for (const char* part : {"10.0 MiB", "64.0 MiB", "4096 tokens", "--conversation-cache-mib"})
     EXPECT_THAT(*warning, HasSubstr(part));
 }
 
