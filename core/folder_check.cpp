@@ -139,12 +139,12 @@ Status check_name(const std::string& file_name, const ManifestHead& head) {
 // ---- the files a conversation needs
 
 // A self-contained file holds everything itself, whatever its name.
-std::string file_of(const StoredConversation& stored, const ManifestFile& file) {
+std::string file_of(const FolderConversation& stored, const ManifestFile& file) {
   return stored.self_contained ? stored.file_name : session_file_name(file.id);
 }
 
 std::optional<Problem> missing_file(FileSystem& files, const std::string& folder,
-                                    const StoredConversation& stored) {
+                                    const FolderConversation& stored) {
   for (const ManifestFile& file : stored.head->files) {
     if (file.needed_length == 0) continue;
     const std::string name = file_of(stored, file);
@@ -230,7 +230,7 @@ Look look_once(FileSystem& files, const std::string& folder, const std::string& 
     return look;
   }
   look.generation = manifest->head.generation;
-  StoredConversation stored;
+  FolderConversation stored;
   stored.file_name = file_name;
   stored.self_contained = !file_name.ends_with(".idx");
   for (size_t i = 0; i < manifest->head.files.size(); ++i)
@@ -241,7 +241,7 @@ Look look_once(FileSystem& files, const std::string& folder, const std::string& 
 
 // ---- listing
 
-bool is_last_used_first(const StoredConversation& a, const StoredConversation& b) {
+bool is_last_used_first(const FolderConversation& a, const FolderConversation& b) {
   if (a.head.has_value() != b.head.has_value()) return a.head.has_value();
   if (a.head && a.head->last_used_ns != b.head->last_used_ns)
     return a.head->last_used_ns > b.head->last_used_ns;
@@ -260,7 +260,7 @@ class Lister {
   Lister(FileSystem& files, const std::string& folder) : files_(files), folder_(folder) {}
 
   void add_index(const std::string& name) {
-    StoredConversation stored = read_stored_head(files_, folder_, name);
+    FolderConversation stored = read_stored_head(files_, folder_, name);
     if (stored.head)
       for (const ManifestFile& file : stored.head->files) referred_.insert(session_file_name(file.id));
     listing_.conversations.push_back(std::move(stored));
@@ -269,7 +269,7 @@ class Lister {
   // Data of an index, a saved session, or data that nobody refers to.
   void add_session_file(const std::string& name) {
     if (referred_.contains(name)) return;
-    StoredConversation stored = read_stored_head(files_, folder_, name);
+    FolderConversation stored = read_stored_head(files_, folder_, name);
     const bool no_conversation = stored.problem && stored.problem->reason == SkipReason::foreign;
     if (!no_conversation) {
       listing_.conversations.push_back(std::move(stored));
@@ -297,9 +297,9 @@ class Lister {
 
 }  // namespace
 
-StoredConversation read_stored_head(FileSystem& files, const std::string& folder,
+FolderConversation read_stored_head(FileSystem& files, const std::string& folder,
                                     const std::string& file_name) {
-  StoredConversation stored;
+  FolderConversation stored;
   stored.file_name = file_name;
   const auto place = find_manifest(files, folder + "/" + file_name);
   if (!place) {

@@ -26,7 +26,7 @@ struct Problem {
   std::string detail;
 };
 
-struct StoredConversation {
+struct FolderConversation {
   std::string file_name;  // the index, or the self-contained session file
   bool self_contained = false;
   std::optional<ManifestHead> head;  // empty when it cannot be read
@@ -43,7 +43,7 @@ struct Leftover {
 };
 
 struct FolderListing {
-  std::vector<StoredConversation> conversations;  // most recently used first, those without a head last
+  std::vector<FolderConversation> conversations;  // most recently used first, those without a head last
   std::vector<Leftover> leftovers;
 };
 
@@ -52,7 +52,7 @@ Result<FolderListing> list_folder(FileSystem& files, const std::string& folder);
 
 // The head of one file, and whether the files it needs are there and long enough. Not a Strata file: reason
 // foreign.
-[[nodiscard]] StoredConversation read_stored_head(FileSystem& files, const std::string& folder,
+[[nodiscard]] FolderConversation read_stored_head(FileSystem& files, const std::string& folder,
                                                   const std::string& file_name);
 // The whole manifest, checked.
 Result<Manifest> read_stored_manifest(FileSystem& files, const std::string& folder,

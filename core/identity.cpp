@@ -26,6 +26,10 @@ const IdentityField* find(const std::vector<IdentityField>& fields, const std::s
 
 std::optional<IdentityDifference> first_difference(const std::vector<IdentityField>& stored,
                                                    const std::vector<IdentityField>& wanted) {
+  // Fields of the same name may come several times, from different sources: in order they still pair up.
+  for (size_t i = 0; i < std::min(stored.size(), wanted.size()) && stored[i].name == wanted[i].name; ++i)
+    if (stored[i].value != wanted[i].value)
+      return IdentityDifference{wanted[i].name, stored[i].value, wanted[i].value};
   for (const IdentityField& field : wanted) {
     const IdentityField* other = find(stored, field.name);
     if (other == nullptr) return IdentityDifference{field.name, "(absent)", field.value};

@@ -80,6 +80,15 @@ struct BatchItem {
   bool want_logits = false;  // of the last token
 };
 
+// A chat request made ready for the model (models with `chat`).
+struct ChatPrompt {
+  std::string prompt;              // text, to be tokenized with parse_special
+  std::vector<std::string> stops;  // further stop strings
+  std::string grammar;             // constrains the answer; empty: none. For make_sampler's parameters
+  bool grammar_lazy = false;       // applies only after a trigger
+  std::string parser;              // opaque; goes back into chat_parse
+};
+
 using ImportId = uint64_t;
 
 class Model {
@@ -100,6 +109,14 @@ class Model {
   [[nodiscard]] virtual std::string chat_template() const = 0;
   virtual Result<std::string> apply_chat_template(std::span<const ChatMessage> messages,
                                                   bool add_generation_prompt) = 0;
+
+  // info().chat: `request_json` has OpenAI's chat.completions form (messages, tools, tool_choice,
+  // response_format …). unsupported without chat; invalid: what the template or the request is missing, in
+  // words for the client.
+  virtual Result<ChatPrompt> chat_format(const std::string& request_json);
+  // The answer's text so far → message JSON {"role","content","reasoning_content","tool_calls":[…]}. `final`:
+  // it ended.
+  virtual Result<std::string> chat_parse(const std::string& parser, std::string_view text, bool final);
 
   // Appends tokens to slots. logits[i] is for batch[i]: vocabulary floats borrowed until the next decode,
   // empty unless want_logits. On an error no slot has changed.

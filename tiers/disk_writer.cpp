@@ -199,14 +199,17 @@ Status DiskWriter::publish(const WriteJob& job, const PublishJob& work, WriteRes
   STRATA_CHECK(!work.create_file || !work.writes.empty());
   const std::string path = session_path(job.folder, work.id);
   Status status = work.writes.empty() ? Status() : write_session_file(path, work, result);
+  const bool created = status.ok() && work.create_file;
+  // The index must not outlive the name of the file it refers to, in whatever order names reach the disk.
+  if (created) status = sync_folder(job.folder);
   if (status.ok()) {
     Manifest manifest = work.manifest;
     for (size_t i = 0; i < work.writes.size(); ++i) {
       manifest.parts[work.writes[i].manifest_index].digest = result.digests[i];
     }
     status = write_index(job, std::move(manifest), result);
-    if (!status.ok() && !result.published && work.create_file) (void)remove_if_there(path);
   }
+  if (created && !status.ok() && !result.published) (void)remove_if_there(path);
   if (!result.published) result.digests.clear();
   if (!work.writes.empty()) report_size(job.folder, work.id, result);
   return status;

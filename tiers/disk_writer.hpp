@@ -1,7 +1,7 @@
 // DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash
-// promise (B-6): extents → fdatasync → idx.tmp → fdatasync → rename → directory sync → published; removal:
-// unlink index → directory sync → punch extents or unlink the file. A failed sync is final: the conversation
-// is dropped, never retried.
+// promise (B-6): extents → fdatasync (→ directory sync for a new file) → idx.tmp → fdatasync → rename →
+// directory sync → published; removal: unlink index → directory sync → punch extents or unlink the file. A
+// failed sync is final: the conversation is dropped, never retried.
 //
 // Ownership: a job is immutable and holds references to the buffers it writes; they come back with its
 // result, so that buffers are only released on the engine loop. Thread-safety: the writer lives on one

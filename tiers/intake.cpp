@@ -431,16 +431,21 @@ class Intake {
   }
 
   void log_refusal(const Refused& refused) {
-    log_.write(LogLevel::info, "disk: " + refused.file_name + " refused: " + label(refused.reason) +
+    log_.write(LogLevel::info, "conversation disk: refused " + refused.file_name + ": " +
+                                   label(refused.reason) +
                                    (refused.detail.empty() ? "" : " (" + refused.detail + ")") +
                                    (refused.removed ? ", removed" : ", kept"));
   }
 
+  // Its shape is in docs/engine-protocol.md: dashboards read it.
   void log_summary(const std::map<SkipReason, size_t>& reasons) {
-    std::string line = "disk: " + std::to_string(report_.taken.size()) + " conversations taken in, " +
-                       mib(report_.taken_bytes) + " of " + mib(rules_.budget_bytes);
+    std::string counts;
     for (const auto& [reason, count] : reasons)
-      line += ", " + std::to_string(count) + " refused: " + label(reason);
+      counts += (counts.empty() ? "" : ", ") + std::string(label(reason)) + " " + std::to_string(count);
+    std::string line = "conversation disk: took in " + std::to_string(report_.taken.size()) +
+                       " conversations (" + mib(report_.taken_bytes) + "), refused " +
+                       std::to_string(report_.refused.size());
+    if (!counts.empty()) line += " (" + counts + ")";
     if (report_.kept_bytes > 0) line += ", " + mib(report_.kept_bytes) + " kept that are not in use";
     const bool crowded = report_.kept_bytes > rules_.budget_bytes / 2;
     log_.write(crowded ? LogLevel::warning : LogLevel::info, line);

@@ -205,12 +205,13 @@ ReadCause Planner::cause(const Request& request, const Best& best) const {
     return cause;
   }
   const uint32_t shared = std::min(best.shared, best.limit);
+  const bool cuttable = !view_.model.needs_checkpoints && view_.model.state_in_blocks;
   if (auto ghost = view_.ghosts.find(request.prompt, request.salt, shared)) {
     cause.reason = *ghost;
-  } else if (shared > best.plan.usable_tokens && shared >= limits::kMinReuseTokens) {
-    // A state that can be cut, but that only a slot holds and no tier had room for.
-    const bool cuttable = !view_.model.needs_checkpoints && view_.model.state_in_blocks;
-    cause.reason = cuttable ? ReadReason::evicted : ReadReason::no_checkpoint;
+  } else if (!cuttable && shared > best.plan.usable_tokens && shared >= limits::kMinReuseTokens) {
+    cause.reason = ReadReason::no_checkpoint;
+  } else if (cuttable && shared >= best.plan.usable_tokens + view_.model.tokens_per_block) {
+    cause.reason = ReadReason::evicted;  // only a slot holds it, and no tier had room
   } else if (best.shared < best.shared_length && best.shared >= limits::kMinReuseTokens) {
     cause.reason = ReadReason::prefix_changed;
     cause.at = best.shared;

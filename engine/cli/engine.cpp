@@ -57,8 +57,7 @@ uint64_t watchdog_ns() {
   return (whole && seconds >= 1 && seconds <= 86'400 ? seconds : kDefaultWatchdogSeconds) * kSecondNs;
 }
 
-int fail_to_start(EventWriter& output, Log* log, const Error& error) {
-  if (log != nullptr) log->write(LogLevel::error, "strata: " + error.message);
+int fail_to_start(EventWriter& output, const Error& error) {
   output.emit(lines::Failed{std::nullopt, error.message});
   output.flush();
   return 1;
@@ -87,10 +86,14 @@ int run_engine(const Settings& settings) {
   const int signals = take_signals();
   EventWriter output(take_standard_output());
   auto log = open_log(settings.log);
-  if (!log.ok()) return fail_to_start(output, nullptr, log.error());
+  if (!log.ok()) return fail_to_start(output, log.error());
   InputMailbox mailbox(kMailboxMessages);
   auto host = EngineHost::open(engine_settings(settings), **log, [&mailbox] { mailbox.wake(); });
-  if (!host.ok()) return fail_to_start(output, log->get(), host.error());
+  if (!host.ok()) {
+    // Under a server it is the server that tells the person, once.
+    if (!settings.only_command_line) (*log)->write(LogLevel::error, "strata: " + host.error().message);
+    return fail_to_start(output, host.error());
+  }
   serve_session(**host, mailbox, output, **log, signals);
   return 0;
 }

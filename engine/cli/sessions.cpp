@@ -74,7 +74,7 @@ Result<Target> find_target(const SessionsOptions& options, FileSystem& files) {
 // Reads one conversation and writes it to `text`; false when something is wrong with it.
 bool describe(const SessionsOptions& options, FileSystem& files, Clock& clock, const Target& target,
               std::string& text) {
-  StoredConversation stored = read_stored_head(files, target.folder, target.file_name);
+  FolderConversation stored = read_stored_head(files, target.folder, target.file_name);
   const auto manifest = read_stored_manifest(files, target.folder, target.file_name);
   if (!manifest && !stored.problem)
     stored.problem = Problem{stored.file_name, SkipReason::corrupt, manifest.error().message};
@@ -89,7 +89,7 @@ int show_folder(const SessionsOptions& options, FileSystem& files, Clock& clock,
   if (!listing) return fail(err, kBad, listing.error().message);
   int status = kDone;
   std::vector<std::string> texts;
-  for (const StoredConversation& stored : listing->conversations)
+  for (const FolderConversation& stored : listing->conversations)
     if (!describe(options, files, clock, {options.path, stored.file_name}, texts.emplace_back()))
       status = kBad;
   if (options.json)
@@ -142,9 +142,20 @@ class ProgressLine {
 
 uint64_t payload_bytes(const FolderListing& listing) {
   uint64_t bytes = 0;
-  for (const StoredConversation& stored : listing.conversations)
+  for (const FolderConversation& stored : listing.conversations)
     if (stored.head) bytes += stored.head->payload_bytes;
   return bytes;
+}
+
+void add_finding(FolderVerdict& verdict, const Problem& problem, const std::string& conversation) {
+  const auto same =
+      std::find_if(verdict.findings.begin(), verdict.findings.end(), [&](const Finding& finding) {
+        return finding.problem.file_name == problem.file_name && finding.problem.detail == problem.detail;
+      });
+  if (same != verdict.findings.end())
+    same->conversations.push_back(conversation);
+  else
+    verdict.findings.push_back({problem, {conversation}});
 }
 
 int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
@@ -154,14 +165,14 @@ int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& cl
   ProgressLine progress(options, clock, err, payload_bytes(*listing));
   FolderVerdict verdict;
   verdict.leftovers = std::move(listing->leftovers);
-  for (const StoredConversation& stored : listing->conversations) {
+  for (const FolderConversation& stored : listing->conversations) {
     const Verification found =
         verify_stored(files, options.path, stored.file_name, [&](uint64_t bytes) { progress.add(bytes); });
     if (found.gone) continue;
     ++verdict.conversations;
     if (!found.problems.empty()) ++verdict.bad_conversations;
     verdict.checked_bytes += found.checked_bytes;
-    verdict.problems.insert(verdict.problems.end(), found.problems.begin(), found.problems.end());
+    for (const Problem& problem : found.problems) add_finding(verdict, problem, stored.file_name);
   }
   progress.clear();
   out << (options.json ? verify_json(verdict) : verify_text(verdict));

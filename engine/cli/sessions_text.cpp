@@ -41,7 +41,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string state_text(const StoredConversation& stored) {
+std::string state_text(const FolderConversation& stored) {
   if (!stored.problem) return stored.self_contained ? "ok, saved" : "ok";
   return printable(fmt::format("{}: {}: {}", label(stored.problem->reason), stored.problem->file_name,
                                stored.problem->detail));
@@ -106,12 +106,10 @@ void add_files(Rows& rows, const ManifestHead& head, const Manifest* manifest) {
   }
 }
 
-void write_problem(JsonWriter& json, const Problem& problem) {
-  json.begin_object()
-      .member("file", problem.file_name)
+void write_problem_fields(JsonWriter& json, const Problem& problem) {
+  json.member("file", problem.file_name)
       .member("reason", label(problem.reason))
-      .member("detail", problem.detail)
-      .end_object();
+      .member("detail", problem.detail);
 }
 
 void write_leftovers(JsonWriter& json, const std::vector<Leftover>& leftovers) {
@@ -126,12 +124,13 @@ void write_leftovers(JsonWriter& json, const std::vector<Leftover>& leftovers) {
 }
 
 // The fields of `list`; `info` adds to them.
-void write_summary(JsonWriter& json, const StoredConversation& stored) {
+void write_summary(JsonWriter& json, const FolderConversation& stored) {
   json.member("file", stored.file_name).member("file_bytes", stored.file_bytes);
   json.member("self_contained", stored.self_contained).member("ok", !stored.problem);
   if (stored.problem) {
-    json.key("problem");
-    write_problem(json, *stored.problem);
+    json.key("problem").begin_object();
+    write_problem_fields(json, *stored.problem);
+    json.end_object();
   }
   if (!stored.head) return;
   const ManifestHead& head = *stored.head;
@@ -147,9 +146,10 @@ void write_head(JsonWriter& json, const ManifestHead& head) {
   json.member("generation", head.generation).member("ephemeral", (head.flags & kManifestEphemeral) != 0);
   json.member("model_identity", to_hex(head.model_identity));
   json.member("configuration_identity", to_hex(head.configuration_identity));
-  json.key("identity_fields").begin_object();
-  for (const IdentityField& field : head.identity_fields) json.member(field.name, field.value);
-  json.end_object();
+  json.key("identity_fields").begin_array();
+  for (const IdentityField& field : head.identity_fields)
+    json.begin_object().member("name", field.name).member("value", field.value).end_object();
+  json.end_array();
   json.member("salt", fmt::format("{:016x}", head.salt)).member("stages", head.stage_count);
   json.member("tokens_per_block", head.tokens_per_block).member("media_marks", head.media_count);
   json.member("blocks", head.block_count).member("checkpoints", head.checkpoint_count);
@@ -186,6 +186,15 @@ void write_parts(JsonWriter& json, const Manifest& manifest) {
   json.end_object();
 }
 
+std::string finding_text(const Finding& finding) {
+  const Problem& problem = finding.problem;
+  std::string text = fmt::format("{}: {}: {}", problem.file_name, label(problem.reason), problem.detail);
+  const bool own_file =
+      finding.conversations.size() == 1 && finding.conversations.front() == problem.file_name;
+  if (!own_file) text += fmt::format("; needed by {}", fmt::join(finding.conversations, ", "));
+  return printable(text) + "\n";
+}
+
 std::string leftovers_text(const std::vector<Leftover>& leftovers) {
   std::string text;
   for (const Leftover& leftover : leftovers)
@@ -212,7 +221,7 @@ std::string list_text(const FolderListing& listing, uint64_t now_wall_ns) {
   constexpr const char* kRow = "{:<17} {:>9} {:>11} {:>8} {:>9}  {:<24} {}\n";
   std::string text =
       fmt::format(kRow, "conversation", "tokens", "bytes", "age", "last used", "label", "state");
-  for (const StoredConversation& stored : listing.conversations) {
+  for (const FolderConversation& stored : listing.conversations) {
     if (!stored.head) {
       text += fmt::format(kRow, "-", "-", "-", "-", "-", "", state_text(stored));
       continue;
@@ -228,7 +237,7 @@ std::string list_text(const FolderListing& listing, uint64_t now_wall_ns) {
 std::string list_json(const FolderListing& listing) {
   JsonWriter json;
   json.begin_object().key("conversations").begin_array();
-  for (const StoredConversation& stored : listing.conversations) {
+  for (const FolderConversation& stored : listing.conversations) {
     json.begin_object();
     write_summary(json, stored);
     json.end_object();
@@ -240,7 +249,7 @@ std::string list_json(const FolderListing& listing) {
 }
 
 std::string info_text(const ConversationDetail& detail, uint64_t now_wall_ns) {
-  const StoredConversation& stored = detail.stored;
+  const FolderConversation& stored = detail.stored;
   Rows rows;
   rows.add("state", "{}", state_text(stored));
   rows.add("stored as", "{}, {} on disk", stored.file_name, size_text(stored.file_bytes));
@@ -295,9 +304,7 @@ std::string info_list_json(const std::vector<std::string>& infos) {
 
 std::string verify_text(const FolderVerdict& verdict) {
   std::string text;
-  for (const Problem& problem : verdict.problems)
-    text +=
-        printable(fmt::format("{}: {}: {}", problem.file_name, label(problem.reason), problem.detail)) + "\n";
+  for (const Finding& finding : verdict.findings) text += finding_text(finding);
   text += leftovers_text(verdict.leftovers);
   return text + fmt::format("{} conversations, {} read, {} bad\n", verdict.conversations,
                             size_text(verdict.checked_bytes), verdict.bad_conversations);
@@ -310,7 +317,13 @@ std::string verify_json(const FolderVerdict& verdict) {
       .member("bad", verdict.bad_conversations)
       .member("checked_bytes", verdict.checked_bytes);
   json.key("problems").begin_array();
-  for (const Problem& problem : verdict.problems) write_problem(json, problem);
+  for (const Finding& finding : verdict.findings) {
+    json.begin_object();
+    write_problem_fields(json, finding.problem);
+    json.key("conversations").begin_array();
+    for (const std::string& conversation : finding.conversations) json.value(conversation);
+    json.end_array().end_object();
+  }
   json.end_array();
   write_leftovers(json, verdict.leftovers);
   json.end_object();

@@ -10,18 +10,24 @@
 
 namespace strata::cli {
 
+// Shared data that is bad is one finding, with every conversation that needs it.
+struct Finding {
+  Problem problem;
+  std::vector<std::string> conversations;  // their files
+};
+
 // What `verify` found in a whole folder.
 struct FolderVerdict {
   uint64_t conversations = 0;
   uint64_t bad_conversations = 0;
   uint64_t checked_bytes = 0;
-  std::vector<Problem> problems;
+  std::vector<Finding> findings;
   std::vector<Leftover> leftovers;
 };
 
 // One conversation in full; `manifest` is null when its body cannot be read.
 struct ConversationDetail {
-  const StoredConversation& stored;
+  const FolderConversation& stored;
   const Manifest* manifest = nullptr;
 };
 

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import threading
+import time
 
 import harness
 import strata_process
@@ -20,6 +21,10 @@ class EngineDeath(harness.StrataTest):
         engines = self.cached.engine_pids()
         self.assertEqual(len(engines), 1)
         os.kill(engines[0], signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while self.cached.engine_pids() == engines:  # until the server has seen it; a request before that is in flight
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
         return engines[0]
 
     def test_the_next_request_starts_a_new_engine(self):

@@ -3,6 +3,7 @@ servers that are ended with the test, and conversations whose every answer is co
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import strata_process  # noqa: E402  (found through the line above)
 BINARY = os.environ.get("STRATA_BINARY", os.path.join(ROOT, "build", "dev", "engine", "cli", "strata"))
 FOLDERS = os.environ.get("STRATA_TEST_FOLDER", os.path.join(ROOT, "build", "dev", "tests", "integration", "folders"))
 
-# 1 KiB of state a token, in blocks of 32 tokens: 1 MiB of RAM holds two conversations of 400 tokens.
-TINY_MODEL = {"layers": 2, "dim": 64, "heads": 4, "kv_heads": 4, "ffn": 64, "tokens_per_block": 32, "window": 48,
+# 1 KiB of state a token, in blocks of 32 tokens: 2 MiB of RAM hold four conversations of 500 tokens. The wide inner layer
+# makes reading a token cost what it costs in a real model: more than bringing its state back from a disk.
+TINY_MODEL = {"layers": 2, "dim": 64, "heads": 4, "kv_heads": 4, "ffn": 4096, "tokens_per_block": 32, "window": 48,
               "threads": 1}
 CONTEXT = 2048
 SLOTS = 2
@@ -26,15 +28,14 @@ SLOTS = 2
 
 def model_options(layout="attention", stages=1, context=CONTEXT, slots=SLOTS, **more):
     model = {**TINY_MODEL, "layout": layout, "stages": stages, **more}
-    if layout != "attention" or stages > 1:
-        model["layers"] = 2 * stages
+    model["layers"] *= stages
     options = ["--model", "reference", "--slots", slots, "--context", context]
     for key, value in model.items():
         options += ["--model-option", f"{key}={value}"]
     return options
 
 
-def cache_options(folder=None, ram_mib=1, persist=True, **more):
+def cache_options(folder=None, ram_mib=2, persist=True, **more):
     """Floors are low, so that a small machine parks too."""
     options = ["--conversation-cache-mib", ram_mib, "--conversation-cache-min-free-mib", 64]
     if folder:
@@ -58,11 +59,12 @@ def words(seed, size):
 class Conversation:
     """Chat messages that grow; asked at a server with a cache and at one without."""
 
-    def __init__(self, name, size=400, system="You answer briefly."):
+    def __init__(self, name, size=400, system=None):
+        """Without a system prompt of its own it shares a handful of tokens with others, and nothing worth a transfer."""
         self.name = name
         self._size = size
         self._turn = 0
-        self.messages = [{"role": "system", "content": system}]
+        self.messages = [{"role": "system", "content": system or f"{words(name, 12)} is your name."}]
 
     def next_request(self, **keys):
         size = self._size if self._turn == 0 else 60
@@ -100,12 +102,20 @@ class StrataTest(unittest.TestCase):
         """One turn on both servers; equal answers, token bytes and log probabilities. Returns the cached one."""
         request = conversation.next_request(**keys)
         with_cache = cached.complete("/v1/chat/completions", request)
+        cached.wait_until_written()  # a disk that is behind may drop what it has not written; that is another test's subject
         without = uncached.complete("/v1/chat/completions", {**request, "cache_prompt": False})
         self.assertEqual(without.reused, 0, "the server without a cache reused something")
         self.assertTrue(without.logprobs or not request["logprobs"], "nothing to compare")
         self.assertEqual(with_cache.content, without.content, f"{conversation.name}: {with_cache.timings}")
         conversation.hear(with_cache)
         return with_cache
+
+    def assert_says(self, server, pattern):
+        """A line of a running server; what it has said may still be on its way."""
+        try:
+            server.output.wait_for(re.compile(pattern).search, 30)
+        except strata_process.Died as error:
+            self.fail(f"nothing like {pattern}: {error}")
 
     def ask_good(self, server):
         """The server still answers."""

@@ -26,7 +26,7 @@ class Restart(harness.StrataTest):
         self.assertEqual(first.stop(), 0, first.output.text())
         self.assertEqual(len(index_file.published(folder)), 4, os.listdir(folder))
         second = self.server(self.model, harness.cache_options(folder))
-        self.assertRegex(second.output.text(), r"conversation disk: took in 4 conversations")
+        self.assert_says(second, r"conversation disk: took in 4 conversations")
         for conversation in conversations:
             answer = self.compare(second, self.uncached, conversation)
             self.assertEqual(answer.tier, "disk", answer.timings)
@@ -51,7 +51,7 @@ class Restart(harness.StrataTest):
     def test_without_persist_the_folder_is_empty_afterwards_disk_5(self):
         folder = self.folder()
         first = self.server(self.model, harness.cache_options(folder, persist=False))
-        self.first_turns(first)
+        self.first_turns(first, 7)  # more than RAM holds
         first.wait_until_written()
         self.assertTrue(index_file.published(folder) or harness.files_in(folder, ".sess"))
         self.assertEqual(first.stop(), 0, first.output.text())
@@ -60,8 +60,9 @@ class Restart(harness.StrataTest):
     def test_a_run_without_persist_that_was_killed_leaves_nothing_to_find_disk_5(self):
         folder = self.folder()
         first = self.server(self.model, harness.cache_options(folder, persist=False))
-        conversations = self.first_turns(first)
+        conversations = self.first_turns(first, 7)
         first.wait_until_written()
+        self.assertTrue(harness.files_in(folder, ".idx"))
         first.kill()
         second = self.server(self.model, harness.cache_options(folder, persist=False))
         self.assertEqual(harness.files_in(folder, ".idx"), [])
@@ -73,11 +74,11 @@ class Restart(harness.StrataTest):
         self.first_turns(first)
         self.assertEqual(first.stop(), 0)
         other = self.server(harness.model_options(seed=2), harness.cache_options(folder, conversation_disk_foreign="keep"))
-        self.assertRegex(other.output.text(), r"refused.*identity")
+        self.assert_says(other, r"refused.*identity")
         self.assertEqual(len(harness.files_in(folder, ".idx")), 4, "keep keeps them")
         self.assertEqual(other.stop(), 0)
         again = self.server(self.model, harness.cache_options(folder))
-        self.assertRegex(again.output.text(), r"took in 4 conversations")
+        self.assert_says(again, r"took in 4 conversations")
 
     def test_slots_and_context_are_no_part_of_the_identity_id_2(self):
         folder = self.folder()

@@ -39,9 +39,22 @@ class SessionsCommand(harness.StrataTest):
         self.assertEqual({e["id"]: e["tokens"] for e in entries}, {i: len(x.tokens) for i, x in self.indexes.items()})
 
     def test_info_prints_both_identities_id_3(self):
+        for identity, index in self.indexes.items():
+            status, out, err = self.run_strata("sessions", "info", self.path, identity)
+            self.assertEqual(status, 0, err)
+            self.assertGreaterEqual(len(set(re.findall(r"\b[0-9a-f]{32}\b", out))), 2, out)
+            self.assertIn(str(len(index.tokens)), out)
+
+    def test_info_without_a_conversation_shows_each(self):
         status, out, err = self.run_strata("sessions", "info", self.path)
         self.assertEqual(status, 0, err)
-        self.assertGreaterEqual(len(set(re.findall(r"\b[0-9a-f]{32}\b", out))), 2, out)
+        for identity in self.indexes:
+            self.assertIn(identity, out)
+
+    def test_info_of_an_unknown_conversation(self):
+        status, out, err = self.run_strata("sessions", "info", self.path, "00000000000000aa")
+        self.assertNotEqual(status, 0)
+        self.assertIn("00000000000000aa", out + err)
 
     def test_verify_reads_every_byte(self):
         status, out, err = self.run_strata("sessions", "verify", self.path)

@@ -9,9 +9,10 @@ class Switching(harness.StrataTest):
     def switch_for_rounds(self, layout, stages):
         folder = self.folder()
         model = harness.model_options(layout, stages)
-        cached = self.server(model, harness.cache_options(folder))
+        ram_mib = 2 * stages  # each stage has as many layers, so a conversation is larger by as much
+        cached = self.server(model, harness.cache_options(folder, ram_mib))
         uncached = self.server(model, ["--conversation-cache-mib", 0])
-        conversations = [harness.Conversation(f"{layout}{stages}/{n}") for n in range(5)]
+        conversations = [harness.Conversation(f"{layout}{stages}/{n}") for n in range(7)]
         tiers = set()
         for turn in range(self.ROUNDS):
             for conversation in conversations:
@@ -21,13 +22,13 @@ class Switching(harness.StrataTest):
                 if turn:
                     self.assertGreater(answer.reused, 300, f"{conversation.name}, turn {turn}: {answer.timings}")
                     tiers.add(answer.tier)
-                self.check_budgets(cached, folder)
+                self.check_budgets(cached, ram_mib)
         return tiers, cached
 
-    def check_budgets(self, server, folder):
+    def check_budgets(self, server, ram_mib):
         """Invariants 2 and 3, seen from outside."""
         values = server.metrics()
-        self.assertLessEqual(values.get('strata_tier_bytes{tier="ram"}', 0), 1 << 20)
+        self.assertLessEqual(values.get('strata_tier_bytes{tier="ram"}', 0), ram_mib << 20)
         self.assertLessEqual(values.get('strata_tier_bytes{tier="disk"}', 0), 32768 << 20)
 
     def test_attention_comes_back_from_ram_and_disk_ram_2_disk_1(self):
@@ -68,7 +69,7 @@ class Switching(harness.StrataTest):
         uncached = self.server(model, ["--conversation-cache-mib", 0])
         system = harness.words("common", 570)
         pair = [harness.Conversation(f"twin {n}", size=30, system=system) for n in range(2)]
-        filler = [harness.Conversation(f"filler {n}", size=450) for n in range(3)]
+        filler = [harness.Conversation(f"filler {n}", size=450) for n in range(5)]
         for _ in range(3):
             for conversation in [pair[0], pair[1], *filler]:
                 self.compare(cached, uncached, conversation)

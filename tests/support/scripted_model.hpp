@@ -10,7 +10,7 @@
 
 namespace strata::testing {
 
-class ScriptedModel final : public Model {
+class ScriptedModel : public Model {
  public:
   struct Item {
     SlotId slot = 0;

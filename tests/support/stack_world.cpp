@@ -12,19 +12,21 @@ constexpr uint64_t kStepNs = 50'000;
 }  // namespace
 
 PluginOptions tiny_model(const StackWorldOptions& options) {
-  return {{"layout", options.layout},
-          {"stages", std::to_string(options.stages)},
-          {"state", options.whole ? "whole" : "blocks"},
-          {"slots", std::to_string(options.slots)},
-          {"layers", "4"},
-          {"dim", "64"},
-          {"heads", "4"},
-          {"kv_heads", "2"},
-          {"ffn", "48"},
-          {"window", "24"},
-          {"tokens_per_block", "16"},
-          {"context", "512"},
-          {"threads", "1"}};
+  PluginOptions model = options.model;
+  model.insert({{"layout", options.layout},
+                {"stages", std::to_string(options.stages)},
+                {"state", options.whole ? "whole" : "blocks"},
+                {"slots", std::to_string(options.slots)},
+                {"context", std::to_string(options.context)},
+                {"layers", "4"},
+                {"dim", "64"},
+                {"heads", "4"},
+                {"kv_heads", "2"},
+                {"ffn", "48"},
+                {"window", "24"},
+                {"tokens_per_block", "16"},
+                {"threads", "1"}});
+  return model;
 }
 
 TierOptions ram_tier(uint64_t budget_bytes) {

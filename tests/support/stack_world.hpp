@@ -30,7 +30,9 @@ struct StackWorldOptions {
   int stages = 1;
   bool whole = false;  // state in one checkpoint instead of blocks
   int slots = 2;
-  uint64_t seed = 7;  // of the device's and the disk's order
+  int context = 512;    // tokens per slot
+  PluginOptions model;  // further options of the model, win over the rest
+  uint64_t seed = 7;    // of the device's and the disk's order
   TierOptions tiers;
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
   uint64_t model_identity = 1;

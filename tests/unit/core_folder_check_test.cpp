@@ -76,7 +76,7 @@ TEST_F(FolderCheck, ListsByLastUse) {
   EXPECT_EQ(listing.conversations[0].head->id, kStoredChild);
   EXPECT_EQ(listing.conversations[1].head->id, kStoredParent);
   EXPECT_EQ(listing.conversations[1].head->label, "main");
-  for (const StoredConversation& stored : listing.conversations) EXPECT_FALSE(stored.problem);
+  for (const FolderConversation& stored : listing.conversations) EXPECT_FALSE(stored.problem);
   EXPECT_TRUE(listing.leftovers.empty());
   EXPECT_EQ(files_.open_files(), 0u);
 }
@@ -86,7 +86,7 @@ TEST_F(FolderCheck, ListReadsHeadsOnly) {  // DISK-6
   index[index.size() - 20] ^= std::byte{1};  // the body
   files_.put(child_.index_path(), index);
   files_.flip_byte(child_.data_path(), 5000);
-  for (const StoredConversation& stored : list().conversations) EXPECT_FALSE(stored.problem);
+  for (const FolderConversation& stored : list().conversations) EXPECT_FALSE(stored.problem);
 }
 
 TEST_F(FolderCheck, IntactConversationsVerify) {
@@ -151,7 +151,7 @@ TEST_P(FolderDamage, IsNamedByFileAndReason) {  // DISK-8: refused by name and r
   GetParam().make(files_, parent_, child_);
   EXPECT_EQ(only_problem(), GetParam().problem);
   size_t listed = 0;
-  for (const StoredConversation& stored : list().conversations)
+  for (const FolderConversation& stored : list().conversations)
     if (stored.problem) ++listed;
   EXPECT_EQ(listed, GetParam().shows_in_list ? 1u : 0u);
   EXPECT_EQ(files_.open_files(), 0u);
@@ -232,7 +232,7 @@ TEST_F(FolderCheck, SavedSessionsAreConversations) {
   files_.put(kFolder + "/my chat.sess", self_contained_session());
   const FolderListing listing = list();
   ASSERT_EQ(listing.conversations.size(), 3u);
-  const StoredConversation& saved =
+  const FolderConversation& saved =
       listing.conversations[1].self_contained ? listing.conversations[1] : listing.conversations[2];
   EXPECT_EQ(saved.file_name, "my chat.sess");
   EXPECT_FALSE(saved.problem);

@@ -60,6 +60,8 @@ class SessionsCommand : public ::testing::Test {
 TEST_F(SessionsCommand, GoldenText) {
   std::string whole = text(SessionsAction::list) + text(SessionsAction::info, "00000000000000b2") +
                       text(SessionsAction::info, "00000000000000a1") + text(SessionsAction::verify);
+  files_.flip_byte(kStoreFolder + "/conv-00000000000000a1.sess", 4096);  // shared by both
+  whole += text(SessionsAction::verify);
   damage_child();
   files_.flip_byte(kStoreFolder + "/conv-00000000000000a1.idx", 60);
   whole += text(SessionsAction::list) + text(SessionsAction::verify);

@@ -162,6 +162,14 @@ TEST(IdentityTest, TheFieldThatDiffersIsNamed) {  // ID-3
   EXPECT_EQ(extra->wanted, "(absent)");
 }
 
+TEST(IdentityTest, FieldsOfOneNamePairUpInOrder) {
+  const auto difference =
+      compare(identity({{"stages", "1"}, {"stages", "1"}}), identity({{"stages", "1"}, {"stages", "2"}}));
+  ASSERT_TRUE(difference);
+  EXPECT_EQ(difference->field, "stages");
+  EXPECT_EQ(difference->wanted, "2");
+}
+
 TEST(IdentityTest, WithoutFieldsOnlyTheDigestCanBeNamed) {
   Identity stored = identity({{"a", "1"}});
   const Identity wanted = identity({{"a", "2"}});

@@ -217,7 +217,7 @@ TEST_F(CommandLine, HelpGolden) {
                                                                  {"serve_help", {"serve", "--help"}},
                                                                  {"engine_help", {"engine", "--help"}},
                                                                  {"plugins_help", {"plugins", "--help"}},
-      {"sessions_help", {"sessions", "--help"}}};
+                                                                 {"sessions_help", {"sessions", "--help"}}};
   for (const auto& [name, arguments] : commands) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 0);

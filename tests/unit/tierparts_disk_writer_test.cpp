@@ -66,13 +66,13 @@ TEST(DiskWriter, B6_TheOrderOfAFirstPublication) {
   Bench bench({}, in_order());
   const WriteResult result = bench.run(first_publication(shape_of(1, 300)));
   ASSERT_TRUE(result.status.ok()) << result.status.error().message;
-  EXPECT_THAT(
-      bench.recorder.calls,
-      ElementsAre("create " + kSess + " direct", "write " + kSess + " 0+4096",
-                  "allocate " + kSess + " 4096+28672", "write " + kSess + " 4096+8192",
-                  "write " + kSess + " 12288+4096", "write " + kSess + " 16384+16384", "sync " + kSess,
-                  "unlink " + kIdx + ".tmp failed", "create " + kIdx + ".tmp", "write " + kIdx + ".tmp 0",
-                  "sync " + kIdx + ".tmp", "rename " + kIdx + ".tmp " + kIdx, "sync folder"));
+  EXPECT_THAT(bench.recorder.calls,
+              ElementsAre("create " + kSess + " direct", "write " + kSess + " 0+4096",
+                          "allocate " + kSess + " 4096+28672", "write " + kSess + " 4096+8192",
+                          "write " + kSess + " 12288+4096", "write " + kSess + " 16384+16384",
+                          "sync " + kSess, "sync folder", "unlink " + kIdx + ".tmp failed",
+                          "create " + kIdx + ".tmp", "write " + kIdx + ".tmp 0", "sync " + kIdx + ".tmp",
+                          "rename " + kIdx + ".tmp " + kIdx, "sync folder"));
   EXPECT_THAT(bench.recorder.violations, IsEmpty());
   EXPECT_TRUE(result.published);
   EXPECT_EQ(result.digests.size(), 3u);
@@ -360,12 +360,21 @@ TEST(DiskWriter, B6_AnyTransferFailingLeavesTheOldGeneration) {
 
 TEST(DiskWriter, SES1_AFailedFolderFlushSaysThatItIsPublished) {
   Bench bench;
-  bench.faulty.set_plan({FileFault{FileCall::sync_directory, 1, EIO}});
+  bench.faulty.set_plan({FileFault{FileCall::sync_directory, 2, EIO}});  // 1: the new session file's name
   const WriteResult result = bench.run(first_publication(shape_of(1, 600)));
   EXPECT_FALSE(result.status.ok());
   EXPECT_TRUE(result.published);
   EXPECT_EQ(result.digests.size(), 4u);
   EXPECT_TRUE(bench.published().ok());
+}
+
+TEST(DiskWriter, B6_WithoutTheFilesNameOnDiskNothingIsPublished) {
+  Bench bench;
+  bench.faulty.set_plan({FileFault{FileCall::sync_directory, 1, EIO}});
+  const WriteResult result = bench.run(first_publication(shape_of(1, 600)));
+  EXPECT_FALSE(result.status.ok());
+  EXPECT_FALSE(result.published);
+  EXPECT_THAT(bench.memory.paths(), IsEmpty());
 }
 
 TEST(DiskWriter, AFailedFlushIsNotTriedAgain) {

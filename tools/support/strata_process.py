@@ -7,6 +7,7 @@ deadline.
 
 import collections
 import http.client
+import io
 import json
 import os
 import re
@@ -35,14 +36,14 @@ class Output:
         self._thread.start()
 
     def _read(self, pipe):
-        for raw in pipe:
-            line = raw.decode("utf-8", "replace").rstrip("\n")
-            with self._changed:
-                self.lines.append(line)
-                self._changed.notify_all()
-            if self._echo:
-                self._echo(line)
-        pipe.close()
+        with io.BufferedReader(pipe) as buffered:
+            for raw in buffered:
+                line = raw.decode("utf-8", "replace").rstrip("\n")
+                with self._changed:
+                    self.lines.append(line)
+                    self._changed.notify_all()
+                if self._echo:
+                    self._echo(line)
         with self._changed:
             self.ended = True
             self._changed.notify_all()
@@ -127,7 +128,7 @@ class Server:
         self.port = None
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen(self.command, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, env=self._environment, start_new_session=True)
         self.output = Output(self.process.stdout, self._echo)
         try:
@@ -141,10 +142,17 @@ class Server:
 
     def _wait_until_healthy(self):
         deadline = time.monotonic() + START_DEADLINE_S
-        while self.request("GET", "/health").status != 200:
+        while not self._healthy():
             if self.process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
                 raise Died("never became healthy:\n" + self.output.text())
             time.sleep(0.02)
+
+    def _healthy(self):
+        try:
+            return self.request("GET", "/health").status == 200
+        except (ConnectionError, http.client.HTTPException):
+            return False  # it is going: the caller looks at the process
 
     def __enter__(self):
         return self.start()
@@ -330,7 +338,7 @@ class Engine:
         self._read_to = 0
 
     def start(self, seconds=START_DEADLINE_S):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen(self.command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, start_new_session=True)
         self.output = Output(self.process.stdout)
         self.log = Output(self.process.stderr)
@@ -368,9 +376,10 @@ class Engine:
         return status
 
     def send(self, line):
+        rest = memoryview(line.encode() + b"\n")
         try:
-            self.process.stdin.write(line.encode() + b"\n")
-            self.process.stdin.flush()
+            while rest:
+                rest = rest[self.process.stdin.write(rest):]
         except (BrokenPipeError, ValueError):
             raise Died("the engine is gone") from None
 
