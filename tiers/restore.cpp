@@ -121,6 +121,7 @@ void Restore::start_read(Item& item) {
   if (!file.ok()) return fail_storage(file.error());
   if (disk_start_ns_ == 0) disk_start_ns_ = ports_.clock.monotonic_ns();
   item.step = Item::Step::reading;
+  item.from_disk = true;
   ++reading_;
   const uint64_t length = align_up(item.part->bytes, limits::kAlignment);
   const std::shared_ptr<Item> held = items_[next_];
@@ -159,8 +160,7 @@ void Restore::import_ready() {
 
 void Restore::import(Item& item) {
   const Part& part = *item.part;
-  const bool from_disk = !part.ram;
-  if (from_disk) {
+  if (item.from_disk) {
     const PartPlace place{part.disk->file, part.stage, part.first, part.kind};
     if (digest_part(place, payload(item)) != part.disk->digest) {
       return fail_storage(make_error(
@@ -168,7 +168,7 @@ void Restore::import(Item& item) {
           fmt::format("{} at token {} of stage {} does not match its digest in {}", to_string(part.kind),
                       part.first, part.stage, session_file_name(part.disk->file))));
     }
-    if (item.kept) item.part->ram = item.buffer;
+    if (item.kept && !item.part->ram) item.part->ram = item.buffer;
   }
   const bool empty = !part.is_block() && ports_.model.info().checkpoint_bytes[part.stage] == 0;
   const Status queued =
@@ -181,7 +181,7 @@ void Restore::import(Item& item) {
   ++imported_;
   restored_bytes_ += part.bytes;
   if (!queued.ok()) return fail(queued.error());
-  if (!from_disk || item.kept) return;
+  if (!item.from_disk || item.kept) return;
   auto event = ports_.device.create_event();
   if (!event.ok()) return fail(event.error());
   if (Status recorded = ports_.device.record(*event, ports_.stream); !recorded.ok()) {

@@ -66,7 +66,8 @@ class Restore {
     PartRef part;
     HostBufferRef buffer;
     bool kept = false;
-    DeviceEvent event;  // after the import of a streamed item
+    bool from_disk = false;  // also when the part gets a RAM copy elsewhere meanwhile
+    DeviceEvent event;       // after the import of a streamed item
     enum class Step : uint8_t { waiting, reading, read, importing, done } step = Step::waiting;
   };
   void begin();

@@ -193,7 +193,14 @@ TEST_P(StackChaos, AnswersStayExactAndBudgetsHold) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, StackChaos, ::testing::Range(uint64_t{1}, uint64_t{25}),
+std::vector<uint64_t> seeds() {
+  // Those behind the first run found something once.
+  std::vector<uint64_t> list{137, 148, 217, 652, 654, 756, 1161};
+  for (uint64_t seed = 1; seed <= 18; ++seed) list.push_back(seed);
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, StackChaos, ::testing::ValuesIn(seeds()),
                          [](const auto& seed) { return "seed" + std::to_string(seed.param); });
 
 }  // namespace

@@ -153,6 +153,34 @@ TEST_F(StackCrowd, B2_ASharedPartIsInRamOnlyWhenItsBytesAre) {
   }
 }
 
+// One request streams a conversation from the disk while another one keeps it in RAM: what was read is
+// checked all the same (invariant 5), and both come to an end.
+TEST_F(StackCrowd, B4_StreamedWhileSomebodyElseKeepsIt) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    StackWorldOptions options;
+    options.slots = 2;
+    options.seed = seed;
+    options.tiers = ram_and_disk(8 << 20, 64 << 20);
+    StackWorld& world = make(options);
+    const auto prompt = prompt_of(1, 400);
+    const Answer first = ask(prompt);
+    world.shutdown();
+    world.restart();
+    const bool damaged = seed % 3 == 0;
+    if (damaged) world.files().flip_byte(file(".sess"), 4096 + 20 * 16384 + 9);
+    TierRequest once;
+    once.keep = false;
+    std::vector<InFlight> all;
+    all.push_back(world.launch(next_prompt(prompt, first, 3, 10), 4, once));
+    world.step(static_cast<int>(seed % 4));
+    all.push_back(world.launch(next_prompt(prompt, first, 4, 10), 4));
+    run(all);
+    for (const InFlight& one : all) {
+      EXPECT_EQ(one.answer.placement.reused_tokens == 404u, !damaged);
+    }
+  }
+}
+
 // The device answers late: copies out of a slot take many steps, and the slot's own request goes on after
 // them.
 TEST_F(StackCrowd, RAM2_ASlowDeviceMixesNothing) {
