@@ -8,6 +8,7 @@
 #include "core/limits.hpp"
 #include "engine/server/json_reader.hpp"
 #include "engine/server/messages_request.hpp"
+#include "engine/server/tools_request.hpp"
 
 namespace strata {
 namespace json = boost::json;
@@ -78,29 +79,6 @@ void refuse_unsupported(JsonReader& reader) {
   if (reader.boolean("echo").value_or(false)) reader.refuse("echo", "must be false");
 }
 
-// A model without a tool format answers 501, but only where the client really asked for tools.
-void refuse_tools(JsonReader& reader) {
-  const json::array* tools = reader.array("tools");
-  const json::value* choice = reader.find("tool_choice");
-  if (choice != nullptr && !choice->is_string() && !choice->is_object())
-    reader.refuse("tool_choice", "must be a string or an object");
-  const bool declined = choice != nullptr && choice->is_string() && choice->get_string() == "none";
-  const json::array* functions = reader.array("functions");
-  if (tools != nullptr && !tools->empty() && !declined)
-    reader.fail(not_supported(
-        "\"tools\": this model has no tool format; send \"tool_choice\":\"none\" to go on without"));
-  if (functions != nullptr && !functions->empty())
-    reader.fail(not_supported("\"functions\": this model has no tool format"));
-  if (const json::object* format = reader.object("response_format"); format != nullptr) {
-    JsonReader inner(*format, "response_format.");
-    const std::string type = inner.required_text("type");
-    if (inner.error())
-      reader.fail(*inner.error());
-    else if (type != "text")
-      reader.fail(not_supported("\"response_format\": this model answers in plain text only"));
-  }
-}
-
 void read_stream(JsonReader& reader, CompletionRequest& request) {
   request.stream = reader.boolean("stream").value_or(false);
   if (const json::object* options = reader.object("stream_options"); options != nullptr) {
@@ -168,16 +146,34 @@ void read_prompt(JsonReader& reader, CompletionRequest& request) {
 
 }  // namespace
 
-ApiResult<CompletionRequest> parse_chat_completion(std::string_view body) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
+namespace {
+
+CompletionRequest read_chat(JsonReader& reader, std::string_view body, ChatSupport support) {
   CompletionRequest request;
   request.chat = true;
   request.messages = read_messages(reader);
+  check_tools(reader, support);
+  if (support == ChatSupport::tools && !reader.error()) request.chat_json = chat_json(reader, body);
+  return request;
+}
+
+}  // namespace
+
+ApiResult<CompletionRequest> parse_chat_completion(std::string_view body, ChatSupport support) {
+  const auto parsed = parse_json(body);
+  if (!parsed) return tl::unexpected(parsed.error());
+  JsonReader reader(parsed->get_object(), "");
+  CompletionRequest request = read_chat(reader, body, support);
   read_common(reader, request);
   read_chat_logprobs(reader, request);
-  refuse_tools(reader);
+  return finish(reader, std::move(request));
+}
+
+ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support) {
+  const auto parsed = parse_json(body);
+  if (!parsed) return tl::unexpected(parsed.error());
+  JsonReader reader(parsed->get_object(), "");
+  CompletionRequest request = read_chat(reader, body, support);
   return finish(reader, std::move(request));
 }
 
@@ -193,12 +189,18 @@ ApiResult<CompletionRequest> parse_text_completion(std::string_view body) {
   return finish(reader, std::move(request));
 }
 
-ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body) {
+ApiResult<CompletionRequest> parse_native_completion(std::string_view body) {
   const auto parsed = parse_json(body);
   if (!parsed) return tl::unexpected(parsed.error());
   JsonReader reader(parsed->get_object(), "");
-  std::vector<ChatMessage> messages = read_messages(reader);
-  return finish(reader, std::move(messages));
+  CompletionRequest request;
+  read_prompt(reader, request);
+  read_common(reader, request);
+  if (const auto top = reader.integer("n_probs", 0, kMaxLogprobs); top && *top > 0)
+    request.sampling.logprobs = static_cast<uint32_t>(*top);
+  // Chunks always carry the ids of their text.
+  request.return_tokens = reader.boolean("return_tokens").value_or(false) || request.stream;
+  return finish(reader, std::move(request));
 }
 
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body) {

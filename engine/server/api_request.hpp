@@ -18,6 +18,7 @@ namespace strata {
 struct CompletionRequest {
   bool chat = false;
   std::vector<ChatMessage> messages;  // chat: roles system, user, assistant, tool
+  std::string chat_json;              // chat: the request for Model::chat_format; empty without a chat model
   std::string prompt;                 // text completion, unless prompt_tokens is set
   std::optional<std::vector<Token>> prompt_tokens;
   std::optional<uint32_t> max_tokens;  // absent: what the context leaves
@@ -30,6 +31,13 @@ struct CompletionRequest {
   bool include_usage = false;
   bool return_progress = false;
   bool timings_per_token = false;
+  bool return_tokens = false;  // native: ids beside the text
+};
+
+// What the model does with a chat.
+enum class ChatSupport : uint8_t {
+  text,   // turns of plain text: tools and response formats answer 501
+  tools,  // Model::chat_format
 };
 
 struct TokenizeRequest {
@@ -39,9 +47,12 @@ struct TokenizeRequest {
   bool with_pieces = false;
 };
 
-ApiResult<CompletionRequest> parse_chat_completion(std::string_view body);
-ApiResult<CompletionRequest> parse_text_completion(std::string_view body);
-ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body);  // /apply-template
+ApiResult<CompletionRequest> parse_chat_completion(std::string_view body,
+                                                   ChatSupport support = ChatSupport::text);
+ApiResult<CompletionRequest> parse_text_completion(std::string_view body);    // OpenAI's
+ApiResult<CompletionRequest> parse_native_completion(std::string_view body);  // llama.cpp's
+// What a prompt is made of, and nothing else: /apply-template, token counts.
+ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support);
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body);
 ApiResult<std::vector<Token>> parse_detokenize(std::string_view body);
 ApiResult<std::string> parse_slot_file(
