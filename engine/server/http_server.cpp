@@ -182,6 +182,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     parser.body_limit(options.max_body_bytes);
     arm(options.header_timeout);
     co_await http::async_read_header(socket_, buffer_, parser, into(error));
+    if (error == http::error::body_limit) (void)take_header(parser);  // whoever answers shall know the path
     if (error) co_return co_await refuse_broken(error);
     if (const char* wrong = take_header(parser); wrong != nullptr)
       co_return co_await refuse(server_->handler.protocol_error(400, wrong, request_));

@@ -135,9 +135,9 @@ std::string chat_body(const std::string& message, const std::string& extra) {
 
 std::string normalized(std::string body) {
   for (const std::string prefix : {"chatcmpl-", "cmpl-", "call_", "msg_", "resp_", "fc_", "rs_"}) {
-    for (size_t at = body.find("\"" + prefix); at != std::string::npos;
-         at = body.find("\"" + prefix, at + 1)) {
-      const size_t begin = at + 1 + prefix.size();
+    for (size_t at = body.find(":\"" + prefix); at != std::string::npos;
+         at = body.find(":\"" + prefix, at + 1)) {
+      const size_t begin = at + 2 + prefix.size();
       body.replace(begin, body.find('"', begin) - begin, "X");
     }
   }
