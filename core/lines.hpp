@@ -48,8 +48,6 @@ struct Generate {
   std::vector<uint32_t>
       borders;  // borders=<n,n,…>: token positions worth a checkpoint (system prompt end, user messages)
   std::string grammar;  // percent-encoded on the line: constrains the answer, in the model's own language
-  bool grammar_lazy =
-      false;  // grammar_lazy=0|1: only after a trigger that the grammar names; needs a grammar
   std::vector<Token> tokens;
   bool operator==(const Generate&) const = default;
 };

@@ -113,7 +113,6 @@ constexpr std::array kOptions = {
     GenerateOption{"media", [](std::string_view t, Generate& g) { return parse_media(t, g.media); }},
     GenerateOption{"borders", [](std::string_view t, Generate& g) { return parse_borders(t, g.borders); }},
     GenerateOption{"grammar", [](std::string_view t, Generate& g) { return parse_grammar(t, g.grammar); }},
-    GenerateOption{"grammar_lazy", [](std::string_view t, Generate& g) { return parse(t, g.grammar_lazy); }},
 };
 
 Status read_option(Cursor& rest, Generate& line, std::array<bool, kOptions.size()>& seen) {
@@ -140,7 +139,6 @@ Result<Command> decode_generate(Cursor rest) {
   STRATA_TRY(rest.finish());
   if (!line.media.empty() && line.media.back().start >= line.tokens.size()) return rest.bad("media");
   if (!line.borders.empty() && line.borders.back() > line.tokens.size()) return rest.bad("borders");
-  if (line.grammar_lazy && line.grammar.empty()) return rest.bad("grammar_lazy");
   return Command(std::move(line));
 }
 
@@ -188,7 +186,6 @@ std::string encode_generate(const Generate& line) {
   if (!line.borders.empty())
     list(out, "borders", line.borders, [&](uint32_t border) { fmt::format_to(to, "{}", border); });
   if (!line.grammar.empty()) out += " grammar=" + percent_encoded(line.grammar);
-  if (line.grammar_lazy && !line.grammar.empty()) out += " grammar_lazy=1";
   list(out, "tokens", line.tokens, [&](Token token) { fmt::format_to(to, "{}", token); });
   return out;
 }

@@ -182,6 +182,15 @@ void read_choice(JsonReader& request, json::object& chat) {
   if (choice.error()) request.fail(*choice.error());
 }
 
+void read_thinking(JsonReader& request, json::object& chat) {
+  const json::object* given = request.object("thinking");
+  if (given == nullptr) return;
+  JsonReader thinking(*given, "thinking.");
+  if (thinking.required_text("type") == "disabled")
+    chat["chat_template_kwargs"] = json::object{{"enable_thinking", false}};
+  if (thinking.error()) request.fail(*thinking.error());
+}
+
 }  // namespace
 
 ApiResult<std::string> chat_from_anthropic(std::string_view body) {
@@ -196,6 +205,7 @@ ApiResult<std::string> chat_from_anthropic(std::string_view body) {
             {"model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "id_slot",
              "cache_prompt", "ignore_eos"},
             chat);
+  read_thinking(request, chat);
   if (request.array("stop_sequences") != nullptr) chat["stop"] = *request.find("stop_sequences");
   if (request.error()) return tl::unexpected(*request.error());
   return json::serialize(chat);

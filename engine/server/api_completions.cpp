@@ -30,8 +30,7 @@ lines::Generate command_of(const CompletionRequest& request, Prompt& prompt, uin
   command.use_cache = request.cache_prompt;
   command.ignore_end = request.ignore_eos;
   command.borders = std::move(prompt.borders);
-  command.grammar = std::move(prompt.grammar);
-  command.grammar_lazy = prompt.grammar_lazy && !command.grammar.empty();
+  command.grammar = prompt.grammar.empty() ? request.grammar : std::move(prompt.grammar);
   command.tokens = std::move(prompt.tokens);
   return command;
 }
@@ -48,14 +47,14 @@ void Api::chat_completions(const ExchangePtr& exchange) {
 }
 
 void Api::text_completions(const ExchangePtr& exchange) {
-  ApiResult<CompletionRequest> request = parse_text_completion(exchange->request().body);
+  ApiResult<CompletionRequest> request = parse_text_completion(exchange->request().body, chat_support());
   if (!request) return respond_error(*exchange, request.error());
   auto format = std::make_unique<OpenAiAnswer>(new_head(false), request->include_usage);
   complete(exchange, *std::move(request), std::move(format));
 }
 
 void Api::native_completions(const ExchangePtr& exchange) {
-  ApiResult<CompletionRequest> request = parse_native_completion(exchange->request().body);
+  ApiResult<CompletionRequest> request = parse_native_completion(exchange->request().body, chat_support());
   if (!request) return respond_error(*exchange, request.error());
   complete(exchange, *std::move(request), std::make_unique<NativeAnswer>(model_view().name));
 }

@@ -70,8 +70,14 @@ bool is_filled(const json::value* value) {
   return true;
 }
 
-void refuse_unsupported(JsonReader& reader) {
-  for (const std::string_view key : {"logit_bias", "grammar", "json_schema", "suffix"})
+void refuse_unsupported(JsonReader& reader, bool chat, ChatSupport support) {
+  const bool formatted = chat && support == ChatSupport::tools;
+  if (support == ChatSupport::text && is_filled(reader.find("grammar")))
+    reader.fail(not_supported("\"grammar\": this model cannot hold its answers to one"));
+  if (!formatted && is_filled(reader.find("json_schema")))
+    reader.fail(
+        not_supported("\"json_schema\" is supported in chats only, with a model that has a chat format"));
+  for (const std::string_view key : {"logit_bias", "suffix"})
     if (is_filled(reader.find(key))) reader.fail(not_supported(fmt::format("\"{}\" is not supported", key)));
   for (const std::string_view key : {"n", "best_of"})
     if (const auto count = reader.integer(key, 0, kUnbounded); count && *count != 1)
@@ -90,7 +96,7 @@ void read_stream(JsonReader& reader, CompletionRequest& request) {
   request.timings_per_token = reader.boolean("timings_per_token").value_or(false);
 }
 
-void read_common(JsonReader& reader, CompletionRequest& request) {
+void read_common(JsonReader& reader, CompletionRequest& request, ChatSupport support) {
   (void)reader.text("model");  // the type is checked; there is one model
   read_sampling(reader, request.sampling);
   read_stop(reader, request.stop);
@@ -101,7 +107,8 @@ void read_common(JsonReader& reader, CompletionRequest& request) {
       static_cast<SlotId>(reader.integer("id_slot", -1, std::numeric_limits<SlotId>::max()).value_or(-1));
   request.cache_prompt = reader.boolean("cache_prompt").value_or(true);
   request.ignore_eos = reader.boolean("ignore_eos").value_or(false);
-  refuse_unsupported(reader);
+  if (const auto grammar = reader.text("grammar"); grammar && !request.chat) request.grammar = *grammar;
+  refuse_unsupported(reader, request.chat, support);
 }
 
 void read_chat_logprobs(JsonReader& reader, CompletionRequest& request) {
@@ -164,7 +171,7 @@ ApiResult<CompletionRequest> parse_chat_completion(std::string_view body, ChatSu
   if (!parsed) return tl::unexpected(parsed.error());
   JsonReader reader(parsed->get_object(), "");
   CompletionRequest request = read_chat(reader, body, support);
-  read_common(reader, request);
+  read_common(reader, request, support);
   read_chat_logprobs(reader, request);
   return finish(reader, std::move(request));
 }
@@ -177,25 +184,25 @@ ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSuppor
   return finish(reader, std::move(request));
 }
 
-ApiResult<CompletionRequest> parse_text_completion(std::string_view body) {
+ApiResult<CompletionRequest> parse_text_completion(std::string_view body, ChatSupport support) {
   const auto parsed = parse_json(body);
   if (!parsed) return tl::unexpected(parsed.error());
   JsonReader reader(parsed->get_object(), "");
   CompletionRequest request;
   read_prompt(reader, request);
-  read_common(reader, request);
+  read_common(reader, request, support);
   if (const auto top = reader.integer("logprobs", 0, kMaxLogprobs))
     request.sampling.logprobs = static_cast<uint32_t>(*top);
   return finish(reader, std::move(request));
 }
 
-ApiResult<CompletionRequest> parse_native_completion(std::string_view body) {
+ApiResult<CompletionRequest> parse_native_completion(std::string_view body, ChatSupport support) {
   const auto parsed = parse_json(body);
   if (!parsed) return tl::unexpected(parsed.error());
   JsonReader reader(parsed->get_object(), "");
   CompletionRequest request;
   read_prompt(reader, request);
-  read_common(reader, request);
+  read_common(reader, request, support);
   if (const auto top = reader.integer("n_probs", 0, kMaxLogprobs); top && *top > 0)
     request.sampling.logprobs = static_cast<uint32_t>(*top);
   // Chunks always carry the ids of their text.

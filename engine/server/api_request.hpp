@@ -24,6 +24,7 @@ struct CompletionRequest {
   std::optional<uint32_t> max_tokens;  // absent: what the context leaves
   lines::SamplingParams sampling;      // logprobs included
   std::vector<std::string> stop;
+  std::string grammar;  // text completions; a chat's goes through its format
   SlotId slot = kNoSlot;
   bool cache_prompt = true;
   bool ignore_eos = false;
@@ -34,10 +35,10 @@ struct CompletionRequest {
   bool return_tokens = false;  // native: ids beside the text
 };
 
-// What the model does with a chat.
+// What the model does beyond plain text.
 enum class ChatSupport : uint8_t {
-  text,   // turns of plain text: tools and response formats answer 501
-  tools,  // Model::chat_format
+  text,   // nothing: tools, response formats and grammars answer 501
+  tools,  // Model::chat_format, and grammars
 };
 
 struct TokenizeRequest {
@@ -49,8 +50,11 @@ struct TokenizeRequest {
 
 ApiResult<CompletionRequest> parse_chat_completion(std::string_view body,
                                                    ChatSupport support = ChatSupport::text);
-ApiResult<CompletionRequest> parse_text_completion(std::string_view body);    // OpenAI's
-ApiResult<CompletionRequest> parse_native_completion(std::string_view body);  // llama.cpp's
+// OpenAI's form, and llama.cpp's.
+ApiResult<CompletionRequest> parse_text_completion(std::string_view body,
+                                                   ChatSupport support = ChatSupport::text);
+ApiResult<CompletionRequest> parse_native_completion(std::string_view body,
+                                                     ChatSupport support = ChatSupport::text);
 // What a prompt is made of, and nothing else: /apply-template, token counts.
 ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support);
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body);

@@ -106,7 +106,6 @@ ApiResult<Prompt> build_formatted(Model& model, const CompletionRequest& request
   if (!prompt) return prompt;
   prompt->stops = std::move(chat->stops);
   prompt->grammar = std::move(chat->grammar);
-  prompt->grammar_lazy = chat->grammar_lazy;
   prompt->parser = std::move(chat->parser);
   return prompt;
 }

@@ -26,7 +26,6 @@ struct Prompt {
   // From the chat format; absent without one.
   std::vector<std::string> stops{};
   std::string grammar{};
-  bool grammar_lazy = false;
   std::optional<std::string> parser{};
 };
 

@@ -158,6 +158,14 @@ void read_format(JsonReader& request, json::object& chat) {
   if (outer.error()) request.fail(*outer.error());
 }
 
+void read_reasoning(JsonReader& request, json::object& chat) {
+  const json::object* given = request.object("reasoning");
+  if (given == nullptr) return;
+  JsonReader reasoning(*given, "reasoning.");
+  if (const auto effort = reasoning.text("effort"); effort) chat["reasoning_effort"] = to_json_text(*effort);
+  if (reasoning.error()) request.fail(*reasoning.error());
+}
+
 std::vector<std::pair<std::string, std::string>> echo_of(const JsonReader& request) {
   static constexpr std::pair<const char*, const char*> kMembers[] = {
       {"instructions", "null"},
@@ -197,6 +205,7 @@ ApiResult<ResponsesRequest> chat_from_responses(std::string_view body) {
       {"model", "temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty",
        "parallel_tool_calls", "stream", "stop", "id_slot", "cache_prompt", "ignore_eos"},
       chat);
+  read_reasoning(request, chat);
   constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
   if (const auto limit = request.integer("max_output_tokens", 1, kUnbounded); limit)
     chat["max_tokens"] = *limit;

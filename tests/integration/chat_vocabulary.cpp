@@ -49,7 +49,6 @@ void add_tools(const json::object& request, ChatPrompt& chat) {
   chat.grammar = "call of" + names_of(*tools);
   if (choice != nullptr && choice->is_object())
     chat.grammar = "call of " + text_of(choice->at("function").at("name"));
-  chat.grammar_lazy = choice == nullptr || *choice == "auto";
 }
 
 void add_format(const json::object& request, ChatPrompt& chat) {
@@ -58,7 +57,6 @@ void add_format(const json::object& request, ChatPrompt& chat) {
   chat.grammar = "json";
   if (format->at("type") == "json_schema")
     chat.grammar += " " + json::serialize(format->at("json_schema").at("schema"));
-  chat.grammar_lazy = false;
 }
 
 // Without an end that may be the beginning of the tag.

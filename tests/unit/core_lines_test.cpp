@@ -33,7 +33,6 @@ Generate full_generate() {
   line.media = {{1, 0xabc}, {3, 0xffffffffffffffff}};
   line.borders = {2, 4};
   line.grammar = "root ::= \"100 %\"\n";
-  line.grammar_lazy = true;
   line.tokens = {1, 2, 3, 2147483647};
   return line;
 }
@@ -201,7 +200,7 @@ TEST(Lines, WrongCommandsAreRefused) {
            "GEN 1 max=1 grammar= tokens=1",
            "GEN 1 max=1 grammar=a%2 tokens=1",
            "GEN 1 max=1 grammar=%zz tokens=1",
-           "GEN 1 max=1 grammar_lazy=1 tokens=1",  // without a grammar
+           "GEN 1 max=1 grammar tokens=1",
            "STOP",
            "STOP x",
            "STOP 1 2",

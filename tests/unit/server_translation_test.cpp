@@ -63,6 +63,11 @@ TEST(ServerAnthropicRequest, TheBillingLineIsNoPartOfThePrompt) {
               HasSubstr(R"([{"role":"system","content":"A\n\nB"},{"role":"user")"));
 }
 
+TEST(ServerAnthropicRequest, ThinkingCanBeTurnedOff) {
+  EXPECT_THAT(anthropic(R"({"messages":[{"role":"user","content":"U"}],"thinking":{"type":"disabled"}})"),
+              HasSubstr(R"("chat_template_kwargs":{"enable_thinking":false})"));
+}
+
 TEST(ServerAnthropicRequest, RefusalsNameTheKey) {
   const std::pair<const char*, const char*> table[] = {
       {"{", "JSON"},
@@ -124,6 +129,11 @@ TEST(ServerResponsesRequest, ToolsAndFormats) {
       R"({"messages":[{"role":"user","content":"U"}],"tools":[{"type":"function","function":{"name":"f",)"
       R"("description":"D","parameters":{}}}],"tool_choice":{"type":"function","function":{"name":"f"}},)"
       R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"strict":true}}})");
+}
+
+TEST(ServerResponsesRequest, EffortIsHandedOn) {
+  EXPECT_THAT(responses(R"({"input":"U","reasoning":{"effort":"low","summary":"auto"}})"),
+              HasSubstr(R"("reasoning_effort":"low")"));
 }
 
 TEST(ServerResponsesRequest, WhatWasAskedIsRepeated) {
@@ -211,6 +221,17 @@ TEST(ServerToolRequest, BeginningsHaveTheFirstMessagesAndNoPromptForAnAnswer) {
   EXPECT_THAT(chat_beginnings(R"({"messages":[{"role":"a"},{"role":"b"}],"x":1})", {1, 2}),
               ElementsAre(R"({"messages":[{"role":"a"}],"x":1,"add_generation_prompt":false})",
                           R"({"messages":[{"role":"a"},{"role":"b"}],"x":1,"add_generation_prompt":false})"));
+}
+
+TEST(ServerNativeRequest, GrammarsNeedAModelThatCanUseThem) {
+  const char* body = R"({"prompt":"a","grammar":"root ::= \"x\""})";
+  EXPECT_EQ(parse_native_completion(body).error().status, 501);
+  EXPECT_EQ(parse_text_completion(body).error().status, 501);
+  EXPECT_EQ(parse_native_completion(body, ChatSupport::tools)->grammar, "root ::= \"x\"");
+  EXPECT_EQ(
+      parse_native_completion(R"({"prompt":"a","json_schema":{"a":1}})", ChatSupport::tools).error().status,
+      501);
+  EXPECT_TRUE(parse_chat_completion(chat(R"(,"grammar":"g")"), ChatSupport::tools)->grammar.empty());
 }
 
 TEST(ServerNativeRequest, KeysAreRead) {
