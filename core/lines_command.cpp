@@ -61,6 +61,13 @@ bool parse_borders(std::string_view list, std::vector<uint32_t>& borders) {
   });
 }
 
+bool parse_grammar(std::string_view text, std::string& grammar) {
+  auto decoded = percent_decoded(text);
+  if (!decoded || decoded->empty()) return false;
+  grammar = std::move(*decoded);
+  return true;
+}
+
 bool parse_tokens(std::string_view list, std::vector<Token>& tokens) {
   tokens.reserve(list.size() / 4);
   return each_item(list, limits::kMaxTokens, [&](std::string_view item) {
@@ -105,6 +112,7 @@ constexpr std::array kOptions = {
     GenerateOption{"ignore_end", [](std::string_view t, Generate& g) { return parse(t, g.ignore_end); }},
     GenerateOption{"media", [](std::string_view t, Generate& g) { return parse_media(t, g.media); }},
     GenerateOption{"borders", [](std::string_view t, Generate& g) { return parse_borders(t, g.borders); }},
+    GenerateOption{"grammar", [](std::string_view t, Generate& g) { return parse_grammar(t, g.grammar); }},
 };
 
 Status read_option(Cursor& rest, Generate& line, std::array<bool, kOptions.size()>& seen) {
@@ -177,6 +185,7 @@ std::string encode_generate(const Generate& line) {
          [&](const MediaMark& mark) { fmt::format_to(to, "{}:{:016x}", mark.start, mark.digest); });
   if (!line.borders.empty())
     list(out, "borders", line.borders, [&](uint32_t border) { fmt::format_to(to, "{}", border); });
+  if (!line.grammar.empty()) out += " grammar=" + percent_encoded(line.grammar);
   list(out, "tokens", line.tokens, [&](Token token) { fmt::format_to(to, "{}", token); });
   return out;
 }

@@ -53,6 +53,9 @@ void Engine::generate(lines::Generate ask) {
     ports_.events.emit(lines::Failed{std::nullopt, fmt::format("request {}: the id is in use", id)});
     return;
   }
+  // The sampler works on logits alone: an answer that ignores its grammar would be wrong.
+  if (!ask.grammar.empty())
+    return refuse(id, make_error(ErrorCode::unsupported, "this model cannot hold its answers to a grammar"));
   Result<Sampler> sampler = Sampler::make(ask.sampling, ports_.random.next());
   if (!sampler.ok()) return refuse(id, sampler.error());
   sampler->accept(ask.tokens);

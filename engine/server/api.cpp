@@ -13,8 +13,8 @@
 namespace strata {
 namespace {
 
-constexpr uint64_t kNsPerMs = 1'000'000;
 constexpr std::string_view kSlotPrefix = "/slots/";
+constexpr std::string_view kStoredPrefix = "/v1/responses/";
 
 bool is_json(std::string_view content_type) {
   std::string type(content_type.substr(0, content_type.find(';')));
@@ -49,8 +49,14 @@ const std::vector<Api::Route>& Api::routes() {
       {"/", "GET", Access::open, Needs::loaded, &Api::page},
       {"/v1/chat/completions", "POST", Access::keyed, Needs::loaded, &Api::chat_completions},
       {"/chat/completions", "POST", Access::keyed, Needs::loaded, &Api::chat_completions},
-      {"/v1/completions", "POST", Access::keyed, Needs::loaded, &Api::completions},
-      {"/completions", "POST", Access::keyed, Needs::loaded, &Api::completions},
+      {"/v1/completions", "POST", Access::keyed, Needs::loaded, &Api::text_completions},
+      {"/completion", "POST", Access::keyed, Needs::loaded, &Api::native_completions},
+      {"/completions", "POST", Access::keyed, Needs::loaded, &Api::native_completions},
+      {"/v1/messages", "POST", Access::keyed, Needs::loaded, &Api::anthropic_messages},
+      {"/v1/messages/count_tokens", "POST", Access::keyed, Needs::loaded, &Api::anthropic_count_tokens},
+      {"/v1/responses", "POST", Access::keyed, Needs::loaded, &Api::responses},
+      {"/responses", "POST", Access::keyed, Needs::loaded, &Api::responses},
+      {kStoredPrefix, "GET", Access::keyed, Needs::loaded, &Api::stored_response},
       {"/props", "GET", Access::keyed, Needs::loaded, &Api::props},
       {"/slots", "GET", Access::keyed, Needs::loaded, &Api::slots},
       {kSlotPrefix, "POST", Access::keyed, Needs::loaded, &Api::slot_action},
@@ -65,10 +71,10 @@ const std::vector<Api::Route>& Api::routes() {
 
 const Api::Route* Api::find_route(std::string_view path) {
   for (const Route& route : routes()) {
-    const bool is_slot = route.path == kSlotPrefix && path.starts_with(kSlotPrefix) &&
-                         path.size() > kSlotPrefix.size() &&
-                         path.find('/', kSlotPrefix.size()) == std::string_view::npos;
-    if (route.path == path ? route.path != kSlotPrefix : is_slot) return &route;
+    const bool is_folder = route.path.size() > 1 && route.path.ends_with('/');
+    const bool is_below = is_folder && path.starts_with(route.path) && path.size() > route.path.size() &&
+                          path.find('/', route.path.size()) == std::string_view::npos;
+    if (is_folder ? is_below : route.path == path) return &route;
   }
   return nullptr;
 }
@@ -103,8 +109,9 @@ std::optional<ApiError> Api::refuse(const HttpRequest& request, const Route* rou
 
 HttpResponse Api::preflight(const HttpRequest& request, const Route* route) const {
   if (!is_own_origin(request.header("origin"), request.header("host")))
-    return error_response({403, "pages of another origin are refused"});
-  if (route == nullptr) return error_response({404, "no such path: " + request.path});
+    return error_response({403, "pages of another origin are refused"}, error_shape(request.path));
+  if (route == nullptr)
+    return error_response({404, "no such path: " + request.path}, error_shape(request.path));
   HttpResponse response{204, "", ""};
   response.headers.emplace_back("Allow", route->method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
   return response;
@@ -113,12 +120,13 @@ HttpResponse Api::preflight(const HttpRequest& request, const Route* route) cons
 std::optional<HttpResponse> Api::refuse_early(const HttpRequest& request) {
   // HTTP/1.0 requests without a Host come from no browser, so they cannot be a rebound name.
   if (!request.header("host").empty() && !hosts_.allows(request.header("host"), request.local_address))
-    return error_response({403, "this Host is not served; --allowed-host adds one"});
+    return error_response({403, "this Host is not served; --allowed-host adds one"},
+                          error_shape(request.path));
   const Route* route = find_route(request.path);
   if (request.method == "OPTIONS") return preflight(request, route);
   const auto error = refuse(request, route);
   if (!error) return std::nullopt;
-  HttpResponse response = error_response(*error);
+  HttpResponse response = error_response(*error, error_shape(request.path));
   if (error->status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (error->status == 405)
     response.headers.emplace_back("Allow", route->method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
@@ -130,64 +138,8 @@ void Api::handle(std::shared_ptr<Exchange> exchange) {
   (this->*route->handle)(exchange);
 }
 
-HttpResponse Api::protocol_error(int status, const std::string& message) {
-  return error_response({status, message});
-}
-
-// ---- completions
-
-void Api::chat_completions(const ExchangePtr& exchange) {
-  complete(exchange, parse_chat_completion(exchange->request().body));
-}
-
-void Api::completions(const ExchangePtr& exchange) {
-  complete(exchange, parse_text_completion(exchange->request().body));
-}
-
-void Api::complete(const ExchangePtr& exchange, const ApiResult<CompletionRequest>& request) {
-  if (!request) return respond_error(*exchange, request.error());
-  if (request->slot >= static_cast<int64_t>(ports_.supervisor.slots()))
-    return respond_error(*exchange,
-                         invalid_request(fmt::format("\"id_slot\": there is no slot {}", request->slot)));
-  ApiResult<Prompt> prompt = build_prompt(ports_.model, *request);
-  if (!prompt) return respond_error(*exchange, prompt.error());
-  const uint32_t context = ports_.supervisor.context();
-  const auto prompt_tokens = static_cast<uint32_t>(prompt->tokens.size());
-  if (prompt_tokens >= context) return respond_error(*exchange, exceeds_context(prompt_tokens, context));
-
-  lines::Generate command;
-  command.max_tokens = std::min(request->max_tokens.value_or(context), context - prompt_tokens);
-  if (request->slot != kNoSlot) command.slot = request->slot;
-  command.sampling = request->sampling;
-  command.use_cache = request->cache_prompt;
-  command.ignore_end = request->ignore_eos;
-  command.borders = std::move(prompt->borders);
-  command.tokens = std::move(prompt->tokens);
-
-  const auto id = std::make_shared<uint64_t>(0);  // known only after the completion exists
-  Completion::Ports ports{ports_.model, ports_.clock, exchange,
-                          [id, &supervisor = ports_.supervisor] { supervisor.stop(*id); }};
-  const auto completion =
-      std::make_shared<Completion>(std::move(ports), *request, new_head(request->chat), prompt_tokens,
-                                   command.max_tokens, options_.ping_ms * kNsPerMs);
-  const ApiResult<uint64_t> accepted = ports_.supervisor.generate(std::move(command), completion);
-  if (!accepted) return respond_error(*exchange, accepted.error());
-  *id = *accepted;
-  exchange->on_gone([weak = std::weak_ptr(completion)] {
-    if (const auto running = weak.lock()) running->client_gone();
-  });
-  running_.push_back({*accepted, completion});
-}
-
-CompletionHead Api::new_head(bool chat) {
-  CompletionHead head;
-  head.chat = chat;
-  head.id = fmt::format("{}-{:016x}{:016x}", chat ? "chatcmpl" : "cmpl", ports_.random.next(),
-                        ports_.random.next());
-  head.created_s = ports_.clock.wall_ns() / 1'000'000'000;
-  head.model = model_view().name;
-  head.fingerprint = fingerprint();
-  return head;
+HttpResponse Api::protocol_error(int status, const std::string& message, const HttpRequest& request) {
+  return error_response({status, message}, error_shape(request.path));
 }
 
 void Api::tick() {
@@ -231,9 +183,9 @@ void Api::detokenize(const ExchangePtr& exchange) {
 }
 
 void Api::apply_template(const ExchangePtr& exchange) {
-  const auto messages = parse_messages(exchange->request().body);
-  if (!messages) return respond_error(*exchange, messages.error());
-  const auto prompt = render_messages(ports_.model, *messages);
+  const auto request = parse_chat_prompt(exchange->request().body, chat_support());
+  if (!request) return respond_error(*exchange, request.error());
+  const auto prompt = render_prompt(ports_.model, *request);
   if (!prompt) return respond_error(*exchange, prompt.error());
   JsonWriter json;
   json.begin_object().member("prompt", *prompt).end_object();

@@ -13,6 +13,7 @@
 #include "core/model.hpp"
 #include "core/random.hpp"
 #include "engine/server/completion.hpp"
+#include "engine/server/completion_body.hpp"
 #include "engine/server/http_message.hpp"
 #include "engine/server/security.hpp"
 #include "engine/server/server.hpp"
@@ -33,7 +34,7 @@ class Api final : public HttpHandler {
 
   std::optional<HttpResponse> refuse_early(const HttpRequest& request) override;
   void handle(std::shared_ptr<Exchange> exchange) override;
-  HttpResponse protocol_error(int status, const std::string& message) override;
+  HttpResponse protocol_error(int status, const std::string& message, const HttpRequest& request) override;
   void tick();  // pings of silent streams
 
  private:
@@ -59,8 +60,13 @@ class Api final : public HttpHandler {
   HttpResponse preflight(const HttpRequest& request, const Route* route) const;
 
   void chat_completions(const ExchangePtr& exchange);
-  void completions(const ExchangePtr& exchange);
-  void complete(const ExchangePtr& exchange, const ApiResult<CompletionRequest>& request);
+  void text_completions(const ExchangePtr& exchange);
+  void native_completions(const ExchangePtr& exchange);
+  void anthropic_messages(const ExchangePtr& exchange);
+  void anthropic_count_tokens(const ExchangePtr& exchange);
+  void responses(const ExchangePtr& exchange);
+  void stored_response(const ExchangePtr& exchange);
+  void complete(const ExchangePtr& exchange, CompletionRequest request, std::unique_ptr<AnswerFormat> format);
   void health(const ExchangePtr& exchange);
   void models(const ExchangePtr& exchange);
   void props(const ExchangePtr& exchange);
@@ -73,7 +79,9 @@ class Api final : public HttpHandler {
   void apply_template(const ExchangePtr& exchange);
   void page(const ExchangePtr& exchange);
 
+  [[nodiscard]] std::string new_id(std::string_view prefix);  // "prefix" and 32 hex digits
   [[nodiscard]] CompletionHead new_head(bool chat);
+  [[nodiscard]] ChatSupport chat_support() const;
   [[nodiscard]] ModelView model_view() const;
   [[nodiscard]] ServerView server_view() const;
   [[nodiscard]] std::vector<TaskView> tasks() const;

@@ -45,7 +45,45 @@ const char* error_type(const ApiError& error) {
   }
 }
 
-std::string to_json(const ApiError& error) {
+namespace {
+
+// The types that Anthropic's API documents.
+const char* anthropic_type(const ApiError& error) {
+  switch (error.status) {
+    case 413:
+      return "request_too_large";
+    case 503:
+      return "overloaded_error";
+    case 401:
+    case 403:
+    case 404:
+      return error_type(error);
+    default:
+      return error.status < 500 || error.status == 501 ? "invalid_request_error" : "api_error";
+  }
+}
+
+// Agents recognise a prompt that is too long by these words.
+std::string anthropic_message(const ApiError& error) {
+  if (!error.prompt_tokens || !error.context) return error.message;
+  return fmt::format("prompt is too long: {} tokens > {} maximum", *error.prompt_tokens, *error.context);
+}
+
+std::string anthropic_json(const ApiError& error) {
+  JsonWriter json;
+  json.begin_object().member("type", "error").key("error").begin_object();
+  json.member("type", anthropic_type(error)).member("message", anthropic_message(error));
+  return json.end_object().end_object().take();
+}
+
+}  // namespace
+
+ErrorShape error_shape(std::string_view path) {
+  return path.starts_with("/v1/messages") ? ErrorShape::anthropic : ErrorShape::openai;
+}
+
+std::string to_json(const ApiError& error, ErrorShape shape) {
+  if (shape == ErrorShape::anthropic) return anthropic_json(error);
   JsonWriter json;
   json.begin_object().key("error").begin_object();
   json.member("code", error.status).member("message", error.message).member("type", error_type(error));

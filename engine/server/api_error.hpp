@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
 
 namespace strata {
@@ -29,7 +30,12 @@ using ApiResult = tl::expected<T, ApiError>;
 // kind is one of the protocol's SERR kinds; anything else is treated as io.
 [[nodiscard]] ApiError slot_error(const std::string& kind, bool published, std::string message);
 
+// How a family of clients reads errors: {"error":{"code","message","type"}}, or Anthropic's
+// {"type":"error","error":{"type","message"}}.
+enum class ErrorShape : uint8_t { openai, anthropic };
+[[nodiscard]] ErrorShape error_shape(std::string_view path);  // of the endpoint
+
 [[nodiscard]] const char* error_type(const ApiError& error);  // "invalid_request_error", …
-[[nodiscard]] std::string to_json(const ApiError& error);  // {"error":{"code":…,"message":…,"type":…}}
+[[nodiscard]] std::string to_json(const ApiError& error, ErrorShape shape = ErrorShape::openai);
 
 }  // namespace strata

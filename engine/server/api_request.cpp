@@ -8,6 +8,7 @@
 #include "core/limits.hpp"
 #include "engine/server/json_reader.hpp"
 #include "engine/server/messages_request.hpp"
+#include "engine/server/tools_request.hpp"
 
 namespace strata {
 namespace json = boost::json;
@@ -69,36 +70,19 @@ bool is_filled(const json::value* value) {
   return true;
 }
 
-void refuse_unsupported(JsonReader& reader) {
-  for (const std::string_view key : {"logit_bias", "grammar", "json_schema", "suffix"})
+void refuse_unsupported(JsonReader& reader, bool chat, ChatSupport support) {
+  const bool formatted = chat && support == ChatSupport::tools;
+  if (support == ChatSupport::text && is_filled(reader.find("grammar")))
+    reader.fail(not_supported("\"grammar\": this model cannot hold its answers to one"));
+  if (!formatted && is_filled(reader.find("json_schema")))
+    reader.fail(
+        not_supported("\"json_schema\" is supported in chats only, with a model that has a chat format"));
+  for (const std::string_view key : {"logit_bias", "suffix"})
     if (is_filled(reader.find(key))) reader.fail(not_supported(fmt::format("\"{}\" is not supported", key)));
   for (const std::string_view key : {"n", "best_of"})
     if (const auto count = reader.integer(key, 0, kUnbounded); count && *count != 1)
       reader.refuse(key, "must be 1: one answer a request");
   if (reader.boolean("echo").value_or(false)) reader.refuse("echo", "must be false");
-}
-
-// A model without a tool format answers 501, but only where the client really asked for tools.
-void refuse_tools(JsonReader& reader) {
-  const json::array* tools = reader.array("tools");
-  const json::value* choice = reader.find("tool_choice");
-  if (choice != nullptr && !choice->is_string() && !choice->is_object())
-    reader.refuse("tool_choice", "must be a string or an object");
-  const bool declined = choice != nullptr && choice->is_string() && choice->get_string() == "none";
-  const json::array* functions = reader.array("functions");
-  if (tools != nullptr && !tools->empty() && !declined)
-    reader.fail(not_supported(
-        "\"tools\": this model has no tool format; send \"tool_choice\":\"none\" to go on without"));
-  if (functions != nullptr && !functions->empty())
-    reader.fail(not_supported("\"functions\": this model has no tool format"));
-  if (const json::object* format = reader.object("response_format"); format != nullptr) {
-    JsonReader inner(*format, "response_format.");
-    const std::string type = inner.required_text("type");
-    if (inner.error())
-      reader.fail(*inner.error());
-    else if (type != "text")
-      reader.fail(not_supported("\"response_format\": this model answers in plain text only"));
-  }
 }
 
 void read_stream(JsonReader& reader, CompletionRequest& request) {
@@ -112,7 +96,7 @@ void read_stream(JsonReader& reader, CompletionRequest& request) {
   request.timings_per_token = reader.boolean("timings_per_token").value_or(false);
 }
 
-void read_common(JsonReader& reader, CompletionRequest& request) {
+void read_common(JsonReader& reader, CompletionRequest& request, ChatSupport support) {
   (void)reader.text("model");  // the type is checked; there is one model
   read_sampling(reader, request.sampling);
   read_stop(reader, request.stop);
@@ -123,7 +107,8 @@ void read_common(JsonReader& reader, CompletionRequest& request) {
       static_cast<SlotId>(reader.integer("id_slot", -1, std::numeric_limits<SlotId>::max()).value_or(-1));
   request.cache_prompt = reader.boolean("cache_prompt").value_or(true);
   request.ignore_eos = reader.boolean("ignore_eos").value_or(false);
-  refuse_unsupported(reader);
+  if (const auto grammar = reader.text("grammar"); grammar && !request.chat) request.grammar = *grammar;
+  refuse_unsupported(reader, request.chat, support);
 }
 
 void read_chat_logprobs(JsonReader& reader, CompletionRequest& request) {
@@ -168,37 +153,61 @@ void read_prompt(JsonReader& reader, CompletionRequest& request) {
 
 }  // namespace
 
-ApiResult<CompletionRequest> parse_chat_completion(std::string_view body) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
+namespace {
+
+CompletionRequest read_chat(JsonReader& reader, std::string_view body, ChatSupport support) {
   CompletionRequest request;
   request.chat = true;
   request.messages = read_messages(reader);
-  read_common(reader, request);
+  check_tools(reader, support);
+  if (support == ChatSupport::tools && !reader.error()) request.chat_json = chat_json(reader, body);
+  return request;
+}
+
+}  // namespace
+
+ApiResult<CompletionRequest> parse_chat_completion(std::string_view body, ChatSupport support) {
+  const auto parsed = parse_json(body);
+  if (!parsed) return tl::unexpected(parsed.error());
+  JsonReader reader(parsed->get_object(), "");
+  CompletionRequest request = read_chat(reader, body, support);
+  read_common(reader, request, support);
   read_chat_logprobs(reader, request);
-  refuse_tools(reader);
   return finish(reader, std::move(request));
 }
 
-ApiResult<CompletionRequest> parse_text_completion(std::string_view body) {
+ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support) {
+  const auto parsed = parse_json(body);
+  if (!parsed) return tl::unexpected(parsed.error());
+  JsonReader reader(parsed->get_object(), "");
+  CompletionRequest request = read_chat(reader, body, support);
+  return finish(reader, std::move(request));
+}
+
+ApiResult<CompletionRequest> parse_text_completion(std::string_view body, ChatSupport support) {
   const auto parsed = parse_json(body);
   if (!parsed) return tl::unexpected(parsed.error());
   JsonReader reader(parsed->get_object(), "");
   CompletionRequest request;
   read_prompt(reader, request);
-  read_common(reader, request);
+  read_common(reader, request, support);
   if (const auto top = reader.integer("logprobs", 0, kMaxLogprobs))
     request.sampling.logprobs = static_cast<uint32_t>(*top);
   return finish(reader, std::move(request));
 }
 
-ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body) {
+ApiResult<CompletionRequest> parse_native_completion(std::string_view body, ChatSupport support) {
   const auto parsed = parse_json(body);
   if (!parsed) return tl::unexpected(parsed.error());
   JsonReader reader(parsed->get_object(), "");
-  std::vector<ChatMessage> messages = read_messages(reader);
-  return finish(reader, std::move(messages));
+  CompletionRequest request;
+  read_prompt(reader, request);
+  read_common(reader, request, support);
+  if (const auto top = reader.integer("n_probs", 0, kMaxLogprobs); top && *top > 0)
+    request.sampling.logprobs = static_cast<uint32_t>(*top);
+  // Chunks always carry the ids of their text.
+  request.return_tokens = reader.boolean("return_tokens").value_or(false) || request.stream;
+  return finish(reader, std::move(request));
 }
 
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body) {

@@ -18,11 +18,13 @@ namespace strata {
 struct CompletionRequest {
   bool chat = false;
   std::vector<ChatMessage> messages;  // chat: roles system, user, assistant, tool
+  std::string chat_json;              // chat: the request for Model::chat_format; empty without a chat model
   std::string prompt;                 // text completion, unless prompt_tokens is set
   std::optional<std::vector<Token>> prompt_tokens;
   std::optional<uint32_t> max_tokens;  // absent: what the context leaves
   lines::SamplingParams sampling;      // logprobs included
   std::vector<std::string> stop;
+  std::string grammar;  // text completions; a chat's goes through its format
   SlotId slot = kNoSlot;
   bool cache_prompt = true;
   bool ignore_eos = false;
@@ -30,6 +32,13 @@ struct CompletionRequest {
   bool include_usage = false;
   bool return_progress = false;
   bool timings_per_token = false;
+  bool return_tokens = false;  // native: ids beside the text
+};
+
+// What the model does beyond plain text.
+enum class ChatSupport : uint8_t {
+  text,   // nothing: tools, response formats and grammars answer 501
+  tools,  // Model::chat_format, and grammars
 };
 
 struct TokenizeRequest {
@@ -39,9 +48,15 @@ struct TokenizeRequest {
   bool with_pieces = false;
 };
 
-ApiResult<CompletionRequest> parse_chat_completion(std::string_view body);
-ApiResult<CompletionRequest> parse_text_completion(std::string_view body);
-ApiResult<std::vector<ChatMessage>> parse_messages(std::string_view body);  // /apply-template
+ApiResult<CompletionRequest> parse_chat_completion(std::string_view body,
+                                                   ChatSupport support = ChatSupport::text);
+// OpenAI's form, and llama.cpp's.
+ApiResult<CompletionRequest> parse_text_completion(std::string_view body,
+                                                   ChatSupport support = ChatSupport::text);
+ApiResult<CompletionRequest> parse_native_completion(std::string_view body,
+                                                     ChatSupport support = ChatSupport::text);
+// What a prompt is made of, and nothing else: /apply-template, token counts.
+ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support);
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body);
 ApiResult<std::vector<Token>> parse_detokenize(std::string_view body);
 ApiResult<std::string> parse_slot_file(

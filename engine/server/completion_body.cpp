@@ -1,16 +1,9 @@
 #include "engine/server/completion_body.hpp"
 
-#include "core/json_writer.hpp"
 #include "engine/server/utf8.hpp"
 
 namespace strata {
 namespace {
-
-void write_head(JsonWriter& json, const CompletionHead& head, bool chunk) {
-  const char* object = !head.chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
-  json.member("id", head.id).member("object", object).member("created", head.created_s);
-  json.member("model", head.model).member("system_fingerprint", head.fingerprint);
-}
 
 void write_bytes(JsonWriter& json, std::string_view bytes) {
   json.key("bytes").begin_array();
@@ -18,9 +11,44 @@ void write_bytes(JsonWriter& json, std::string_view bytes) {
   json.end_array();
 }
 
+void write_rate(JsonWriter& json, const char* per_token, const char* per_second, uint32_t tokens, double ms) {
+  json.member(per_token, tokens == 0 ? 0.0 : ms / tokens);
+  json.member(per_second, ms <= 0 ? 0.0 : 1000.0 * tokens / ms);
+}
+
+}  // namespace
+
 void write_token(JsonWriter& json, const TokenText& token) {
   json.member("token", to_valid_utf8(token.bytes)).member("logprob", token.logprob);
   write_bytes(json, token.bytes);
+}
+
+void write_timings(JsonWriter& json, const Timings& timings) {
+  json.key("timings").begin_object();
+  json.member("cache_n", timings.cache_n)
+      .member("prompt_n", timings.prompt_n)
+      .member("prompt_ms", timings.prompt_ms);
+  write_rate(json, "prompt_per_token_ms", "prompt_per_second", timings.prompt_n, timings.prompt_ms);
+  json.member("predicted_n", timings.predicted_n).member("predicted_ms", timings.predicted_ms);
+  write_rate(json, "predicted_per_token_ms", "predicted_per_second", timings.predicted_n,
+             timings.predicted_ms);
+  json.member("cache_tier", timings.cache_tier).member("cache_ms", timings.cache_ms);
+  if (!timings.cache_reason.empty()) json.member("cache_reason", timings.cache_reason);
+  json.end_object();
+}
+
+void write_progress(JsonWriter& json, const Progress& progress) {
+  json.key("prompt_progress").begin_object();
+  json.member("total", progress.total).member("cache", progress.cache);
+  json.member("processed", progress.processed).member("time_ms", progress.time_ms).end_object();
+}
+
+namespace {
+
+void write_head(JsonWriter& json, const CompletionHead& head, bool chunk) {
+  const char* object = !head.chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion";
+  json.member("id", head.id).member("object", object).member("created", head.created_s);
+  json.member("model", head.model).member("system_fingerprint", head.fingerprint);
 }
 
 void write_chat_logprobs(JsonWriter& json, const std::vector<TokenLogprob>& tokens) {
@@ -81,47 +109,56 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
-void write_rate(JsonWriter& json, const char* per_token, const char* per_second, uint32_t tokens, double ms) {
-  json.member(per_token, tokens == 0 ? 0.0 : ms / tokens);
-  json.member(per_second, ms <= 0 ? 0.0 : 1000.0 * tokens / ms);
+void write_call(JsonWriter& json, const ToolCall& call) {
+  json.begin_object().member("id", call.id).member("type", "function").key("function").begin_object();
+  json.member("name", call.name).member("arguments", call.arguments).end_object().end_object();
 }
 
-void write_timings(JsonWriter& json, const Timings& timings) {
-  json.key("timings").begin_object();
-  json.member("cache_n", timings.cache_n)
-      .member("prompt_n", timings.prompt_n)
-      .member("prompt_ms", timings.prompt_ms);
-  write_rate(json, "prompt_per_token_ms", "prompt_per_second", timings.prompt_n, timings.prompt_ms);
-  json.member("predicted_n", timings.predicted_n).member("predicted_ms", timings.predicted_ms);
-  write_rate(json, "predicted_per_token_ms", "predicted_per_second", timings.predicted_n,
-             timings.predicted_ms);
-  json.member("cache_tier", timings.cache_tier).member("cache_ms", timings.cache_ms);
-  if (!timings.cache_reason.empty()) json.member("cache_reason", timings.cache_reason);
-  json.end_object();
+void write_call_delta(JsonWriter& json, const ToolCallDelta& call) {
+  json.key("tool_calls").begin_array().begin_object().member("index", call.index);
+  if (call.first) json.member("id", call.id).member("type", "function");
+  json.key("function").begin_object();
+  if (call.first) json.member("name", call.name);
+  json.member("arguments", call.arguments).end_object().end_object().end_array();
 }
 
 void write_delta(JsonWriter& json, const ChunkParts& parts) {
   json.key("delta").begin_object();
-  if (parts.role)
-    json.member("role", "assistant").key("content").null();
-  else if (!parts.text.empty())
-    json.member("content", parts.text);
+  if (parts.role) json.member("role", "assistant").key("content").null();
+  if (!parts.reasoning.empty()) json.member("reasoning_content", parts.reasoning);
+  if (!parts.text.empty()) json.member("content", parts.text);
+  if (parts.tool_call != nullptr) write_call_delta(json, *parts.tool_call);
+  json.end_object();
+}
+
+void write_message(JsonWriter& json, const AnswerContent& content) {
+  json.key("message").begin_object().member("role", "assistant").key("content");
+  if (content.text.empty() && !content.tool_calls.empty())
+    json.null();
+  else
+    json.value(content.text);
+  if (!content.reasoning.empty()) json.member("reasoning_content", content.reasoning);
+  if (!content.tool_calls.empty()) {
+    json.key("tool_calls").begin_array();
+    for (const ToolCall& call : content.tool_calls) write_call(json, call);
+    json.end_array();
+  }
   json.end_object();
 }
 
 }  // namespace
 
-std::string whole_body(const CompletionHead& head, std::string_view text, std::string_view finish_reason,
-                       const std::vector<TokenLogprob>* logprobs, const Usage& usage,
-                       const Timings& timings) {
+std::string whole_body(const CompletionHead& head, const AnswerContent& content,
+                       std::string_view finish_reason, const std::vector<TokenLogprob>* logprobs,
+                       const Usage& usage, const Timings& timings) {
   JsonWriter json;
   json.begin_object();
   write_head(json, head, false);
   json.key("choices").begin_array().begin_object().member("index", 0);
   if (head.chat)
-    json.key("message").begin_object().member("role", "assistant").member("content", text).end_object();
+    write_message(json, content);
   else
-    json.member("text", text);
+    json.member("text", content.text);
   write_logprobs(json, head.chat, logprobs);
   write_finish(json, finish_reason);
   json.end_object().end_array();
@@ -143,13 +180,7 @@ std::string chunk_body(const CompletionHead& head, const ChunkParts& parts) {
   write_logprobs(json, head.chat, parts.logprobs);
   write_finish(json, parts.finish_reason);
   json.end_object().end_array();
-  if (parts.progress != nullptr) {
-    json.key("prompt_progress").begin_object();
-    json.member("total", parts.progress->total).member("cache", parts.progress->cache);
-    json.member("processed", parts.progress->processed)
-        .member("time_ms", parts.progress->time_ms)
-        .end_object();
-  }
+  if (parts.progress != nullptr) write_progress(json, *parts.progress);
   if (parts.timings != nullptr) write_timings(json, *parts.timings);
   json.end_object();
   return json.take();

@@ -59,7 +59,8 @@ class HttpHandler {
   virtual std::optional<HttpResponse> refuse_early(const HttpRequest& request) = 0;
   virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
   // What HTTP itself refuses: 400, 408, 413, 431, 503 (too many connections).
-  virtual HttpResponse protocol_error(int status, const std::string& message) = 0;
+  // `request` as far as it was read.
+  virtual HttpResponse protocol_error(int status, const std::string& message, const HttpRequest& request) = 0;
 };
 
 }  // namespace strata

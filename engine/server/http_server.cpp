@@ -131,7 +131,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   asio::awaitable<void> turn_away() {
     const auto self = shared_from_this();
-    co_await refuse(server_->handler.protocol_error(503, "too many connections"));
+    co_await refuse(server_->handler.protocol_error(503, "too many connections", request_));
   }
 
  private:
@@ -182,9 +182,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     parser.body_limit(options.max_body_bytes);
     arm(options.header_timeout);
     co_await http::async_read_header(socket_, buffer_, parser, into(error));
+    if (error == http::error::body_limit) (void)take_header(parser);  // whoever answers shall know the path
     if (error) co_return co_await refuse_broken(error);
     if (const char* wrong = take_header(parser); wrong != nullptr)
-      co_return co_await refuse(server_->handler.protocol_error(400, wrong));
+      co_return co_await refuse(server_->handler.protocol_error(400, wrong, request_));
     if (auto refused = server_->handler.refuse_early(request_); refused)
       co_return co_await answer_early(*std::move(refused), parser);
     if (co_await read_body(parser) == BodyEnd::refused) co_return false;
@@ -234,19 +235,21 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     HttpHandler& handler = server_->handler;
     if (error == http::error::end_of_stream) co_return false;
     if (timed_out_)
-      co_return co_await refuse(handler.protocol_error(408, "the request header did not come in time"));
+      co_return co_await refuse(
+          handler.protocol_error(408, "the request header did not come in time", request_));
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
-      co_return co_await refuse(handler.protocol_error(431, "the request header is too large"));
+      co_return co_await refuse(handler.protocol_error(431, "the request header is too large", request_));
     if (error == http::error::body_limit) co_return co_await refuse(body_too_large());
     if (error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::partial_message)
-      co_return co_await refuse(handler.protocol_error(400, "not a valid HTTP request: " + error.message()));
+      co_return co_await refuse(
+          handler.protocol_error(400, "not a valid HTTP request: " + error.message(), request_));
     co_return false;  // the client closed or the network failed
   }
 
   HttpResponse body_too_large() {
     return server_->handler.protocol_error(
-        413, fmt::format("the body is larger than {} MiB", server_->options.max_body_bytes >> 20));
+        413, fmt::format("the body is larger than {} MiB", server_->options.max_body_bytes >> 20), request_);
   }
 
   asio::awaitable<BodyEnd> read_body(Parser& parser) {
@@ -265,7 +268,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     disarm();
     if (!error) co_return BodyEnd::complete;
     if (timed_out_)
-      co_await refuse(server_->handler.protocol_error(408, "the body did not come in time"));
+      co_await refuse(server_->handler.protocol_error(408, "the body did not come in time", request_));
     else
       co_await refuse_broken(error);
     co_return BodyEnd::refused;

@@ -32,6 +32,8 @@ class JsonReader {
   const boost::json::array* array(std::string_view key);
   const boost::json::object* object(std::string_view key);
 
+  [[nodiscard]] const boost::json::object& all() const { return object_; }
+
   void refuse(std::string_view key, std::string_view what);  // "key: what"
   void fail(ApiError error);
   [[nodiscard]] const std::optional<ApiError>& error() const { return error_; }

@@ -8,15 +8,15 @@
 
 namespace strata {
 namespace json = boost::json;
-namespace {
 
-// What each role is called in a chat template; empty: not a role.
 std::string_view template_role(std::string_view role) {
   if (role == "system" || role == "developer") return "system";
   if (role == "user" || role == "assistant" || role == "tool") return role;
   if (role == "function") return "tool";
   return {};
 }
+
+namespace {
 
 std::string read_part(const json::value& part, JsonReader& message, const std::string& where) {
   if (!part.is_object()) {

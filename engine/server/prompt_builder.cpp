@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/limits.hpp"
+#include "engine/server/chat_beginnings.hpp"
 
 namespace strata {
 namespace {
@@ -18,7 +19,7 @@ ApiError from_model(const Error& error) {
 }
 
 // Numbers of leading messages after which a border lies.
-std::vector<size_t> border_messages(const std::vector<ChatMessage>& messages) {
+std::vector<size_t> border_messages(const std::vector<ChatMessage>& messages, size_t most) {
   std::vector<size_t> counts;
   for (size_t i = 1; i <= messages.size(); ++i) {
     const bool system_ends =
@@ -27,7 +28,8 @@ std::vector<size_t> border_messages(const std::vector<ChatMessage>& messages) {
     if (system_ends || user_begins || i == messages.size()) counts.push_back(i);
   }
   // The first border is the one that all conversations of one agent share.
-  if (counts.size() > kMaxBorders) counts.erase(counts.begin() + 1, counts.end() - (kMaxBorders - 1));
+  if (counts.size() > most)
+    counts.erase(counts.begin() + 1, counts.end() - static_cast<std::ptrdiff_t>(most - 1));
   return counts;
 }
 
@@ -36,10 +38,22 @@ std::vector<size_t> border_messages(const std::vector<ChatMessage>& messages) {
 std::vector<size_t> border_offsets(Model& model, const std::vector<ChatMessage>& messages,
                                    std::string_view text) {
   std::vector<size_t> offsets;
-  for (const size_t count : border_messages(messages)) {
+  for (const size_t count : border_messages(messages, kMaxBorders)) {
     const auto part = model.apply_chat_template(std::span(messages).first(count), false);
     if (!part.ok() || !text.starts_with(*part)) break;
     if (offsets.empty() ? !part->empty() : part->size() > offsets.back()) offsets.push_back(part->size());
+  }
+  return offsets;
+}
+
+// The same through a chat format. Templates may refuse a beginning (one without a user's message, say).
+std::vector<size_t> formatted_offsets(Model& model, const CompletionRequest& request, std::string_view text) {
+  std::vector<size_t> offsets;
+  const std::vector<size_t> counts = border_messages(request.messages, kMaxFormattedBorders);
+  for (const std::string& beginning : chat_beginnings(request.chat_json, counts)) {
+    const auto part = model.chat_format(beginning);
+    if (!part.ok() || part->prompt.empty() || !text.starts_with(part->prompt)) continue;
+    if (offsets.empty() || part->prompt.size() > offsets.back()) offsets.push_back(part->prompt.size());
   }
   return offsets;
 }
@@ -77,28 +91,46 @@ ApiResult<Prompt> checked(Model& model, Prompt prompt) {
   return prompt;
 }
 
+ApiResult<Prompt> tokenized(Model& model, std::string_view text, const std::vector<size_t>& offsets) {
+  Result<std::vector<Token>> tokens = model.tokenize(text, true, true);
+  if (!tokens.ok()) return tl::unexpected(from_model(tokens.error()));
+  Prompt prompt{std::move(*tokens), {}};
+  prompt.borders = token_borders(model, text, offsets, prompt.tokens);
+  return checked(model, std::move(prompt));
+}
+
+ApiResult<Prompt> build_formatted(Model& model, const CompletionRequest& request) {
+  Result<ChatPrompt> chat = model.chat_format(request.chat_json);
+  if (!chat.ok()) return tl::unexpected(from_model(chat.error()));
+  ApiResult<Prompt> prompt = tokenized(model, chat->prompt, formatted_offsets(model, request, chat->prompt));
+  if (!prompt) return prompt;
+  prompt->stops = std::move(chat->stops);
+  prompt->grammar = std::move(chat->grammar);
+  prompt->parser = std::move(chat->parser);
+  return prompt;
+}
+
 }  // namespace
 
-ApiResult<std::string> render_messages(Model& model, const std::vector<ChatMessage>& messages) {
-  Result<std::string> text = model.apply_chat_template(messages, true);
+ApiResult<std::string> render_prompt(Model& model, const CompletionRequest& request) {
+  if (!request.chat) return request.prompt;
+  if (!request.chat_json.empty()) {
+    Result<ChatPrompt> chat = model.chat_format(request.chat_json);
+    if (!chat.ok()) return tl::unexpected(from_model(chat.error()));
+    return std::move(chat->prompt);
+  }
+  Result<std::string> text = model.apply_chat_template(request.messages, true);
   if (!text.ok()) return tl::unexpected(from_model(text.error()));
   return std::move(*text);
 }
 
 ApiResult<Prompt> build_prompt(Model& model, const CompletionRequest& request) {
   if (request.prompt_tokens) return checked(model, {*request.prompt_tokens, {}});
-  std::string text = request.prompt;
-  if (request.chat) {
-    ApiResult<std::string> rendered = render_messages(model, request.messages);
-    if (!rendered) return tl::unexpected(rendered.error());
-    text = std::move(*rendered);
-  }
-  Result<std::vector<Token>> tokens = model.tokenize(text, true, true);
-  if (!tokens.ok()) return tl::unexpected(from_model(tokens.error()));
-  Prompt prompt{std::move(*tokens), {}};
-  if (request.chat)
-    prompt.borders = token_borders(model, text, border_offsets(model, request.messages, text), prompt.tokens);
-  return checked(model, std::move(prompt));
+  if (!request.chat_json.empty()) return build_formatted(model, request);
+  const ApiResult<std::string> text = render_prompt(model, request);
+  if (!text) return tl::unexpected(text.error());
+  return tokenized(model, *text,
+                   request.chat ? border_offsets(model, request.messages, *text) : std::vector<size_t>());
 }
 
 }  // namespace strata

@@ -7,16 +7,18 @@
 
 namespace strata {
 
-HttpResponse error_response(const ApiError& error) {
+HttpResponse error_response(const ApiError& error, ErrorShape shape) {
   HttpResponse response;
   response.status = error.status;
-  response.body = to_json(error);
+  response.body = to_json(error, shape);
   if (error.retry_after_s > 0)
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
   return response;
 }
 
-void respond_error(Exchange& exchange, const ApiError& error) { exchange.respond(error_response(error)); }
+void respond_error(Exchange& exchange, const ApiError& error) {
+  exchange.respond(error_response(error, error_shape(exchange.request().path)));
+}
 
 void respond_json(Exchange& exchange, std::string body) {
   HttpResponse response;

@@ -10,7 +10,8 @@
 
 namespace strata {
 
-[[nodiscard]] HttpResponse error_response(const ApiError& error);
+[[nodiscard]] HttpResponse error_response(const ApiError& error, ErrorShape shape);
+// In the form of the endpoint that was asked.
 void respond_error(Exchange& exchange, const ApiError& error);
 void respond_json(Exchange& exchange, std::string body);
 // A token's bytes: text when they are valid UTF-8, else an array of numbers.

@@ -15,7 +15,12 @@ std::string StopMatcher::feed(std::string_view text) {
   if (matched_) return {};
   pending_ += text;
   size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, pending_.find(stop));
+  for (const std::string& stop : stops_) {
+    const size_t found = pending_.find(stop);
+    if (found >= first) continue;
+    first = found;
+    match_ = stop;
+  }
   if (first != std::string::npos) {
     matched_ = true;
     return std::exchange(pending_, {}).substr(0, first);

@@ -16,12 +16,14 @@ class StopMatcher {
   [[nodiscard]] std::string feed(std::string_view text);
   [[nodiscard]] std::string finish();  // what was held back and never became a stop string
   [[nodiscard]] bool matched() const { return matched_; }
+  [[nodiscard]] const std::string& match() const { return match_; }  // empty before one
 
  private:
   [[nodiscard]] size_t held_back() const;
 
   std::vector<std::string> stops_;
   std::string pending_;
+  std::string match_;
   bool matched_ = false;
 };
 

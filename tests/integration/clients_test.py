@@ -7,11 +7,6 @@ import unittest
 
 import harness
 
-try:
-    import openai
-except ImportError:
-    openai = None
-
 TEXT = [{"role": "system", "content": "You are brief."}, {"role": "user", "content": [{"type": "text", "text": "Say something."}]}]
 
 
@@ -109,19 +104,6 @@ class Shapes(harness.StrataTest):
              "-d", json.dumps({"messages": TEXT, "max_tokens": 4, "temperature": 0})],
             capture_output=True, text=True, timeout=60, check=True)
         self.assertEqual(json.loads(done.stdout)["object"], "chat.completion")
-
-    @unittest.skipIf(openai is None, "the openai package is not installed")
-    def test_the_openai_client(self):
-        client = openai.OpenAI(base_url=self.target.base_url, api_key="none")
-        keys = {"model": "reference", "messages": TEXT, "max_tokens": 6, "temperature": 0}
-        whole = client.chat.completions.create(**keys)
-        chunks = list(client.chat.completions.create(**keys, stream=True, stream_options={"include_usage": True}))
-        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
-        self.assertEqual(text, whole.choices[0].message.content)
-        self.assertEqual(chunks[-1].usage.prompt_tokens, whole.usage.prompt_tokens)
-        self.assertEqual(client.models.list().data[0].object, "model")
-        with self.assertRaises(openai.BadRequestError):
-            client.chat.completions.create(model="reference", messages=[{"role": "user", "content": "x" * 3000}])
 
 
 class Keys(harness.StrataTest):

@@ -52,7 +52,7 @@ TEST_F(ServerCompletions, TextBodiesAreTheGoldenOnes) {
   const HttpAnswer whole =
       server_->post("/v1/completions", R"j({"prompt":"@say(abc)","logprobs":2,"max_tokens":2})j");
   expect_golden("text_completion.json", normalized(whole.body));
-  const HttpAnswer stream = server_->post("/completions", R"j({"prompt":["@say(ab)"],"stream":true})j");
+  const HttpAnswer stream = server_->post("/v1/completions", R"j({"prompt":["@say(ab)"],"stream":true})j");
   expect_golden("text_stream.txt", normalized(stream.body));
 }
 

@@ -134,17 +134,18 @@ std::string chat_body(const std::string& message, const std::string& extra) {
 }
 
 std::string normalized(std::string body) {
-  for (const std::string prefix : {"chatcmpl-", "cmpl-"}) {
-    for (size_t at = body.find("\"" + prefix); at != std::string::npos;
-         at = body.find("\"" + prefix, at + 1)) {
-      const size_t begin = at + 1 + prefix.size();
+  for (const std::string prefix : {"chatcmpl-", "cmpl-", "call_", "msg_", "resp_", "fc_", "rs_"}) {
+    for (size_t at = body.find(":\"" + prefix); at != std::string::npos;
+         at = body.find(":\"" + prefix, at + 1)) {
+      const size_t begin = at + 2 + prefix.size();
       body.replace(begin, body.find('"', begin) - begin, "X");
     }
   }
-  for (size_t at = body.find("\"created\":"); at != std::string::npos;
-       at = body.find("\"created\":", at + 1)) {
-    const size_t begin = at + 10;
-    body.replace(begin, body.find_first_not_of("0123456789", begin) - begin, "0");
+  for (const std::string key : {"\"created\":", "\"created_at\":"}) {
+    for (size_t at = body.find(key); at != std::string::npos; at = body.find(key, at + 1)) {
+      const size_t begin = at + key.size();
+      body.replace(begin, body.find_first_not_of("0123456789", begin) - begin, "0");
+    }
   }
   return body;
 }

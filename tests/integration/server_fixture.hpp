@@ -53,7 +53,8 @@ class ServerProcess {
 bool eventually(const std::function<bool()>& condition);
 std::string read_file(const std::string& path);
 std::string chat_body(const std::string& message, const std::string& extra = "");
-// Ids and times are not the same twice: "chatcmpl-…" and the number after "created" become X and 0.
+// Ids and times are not the same twice: "chatcmpl-…", "msg_…" and the like and the number after "created"
+// become X and 0.
 std::string normalized(std::string body);
 // Compares with tests/golden/http/<name>; STRATA_UPDATE_GOLDEN=1 writes it instead.
 void expect_golden(const std::string& name, const std::string& content);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/server/server.hpp"
+#include "tests/integration/chat_vocabulary.hpp"
 #include "tests/support/byte_vocabulary.hpp"
 
 namespace {
@@ -43,9 +44,14 @@ int main(int argc, char** argv) {
   options.tick_ms = 20;
   options.model_path = "/models/bytes";
   int at = 1;
-  for (; at + 1 < argc && std::string(argv[at]) != "--"; at += 2) set(options, argv[at], argv[at + 1]);
+  bool chat = false;  // a vocabulary with a chat format
+  for (; at + 1 < argc && std::string(argv[at]) != "--"; at += 2) {
+    if (std::string(argv[at]) == "--chat") chat = std::string(argv[at + 1]) == "1";
+    set(options, argv[at], argv[at + 1]);
+  }
   for (++at; at < argc; ++at) options.engine_argv.emplace_back(argv[at]);
-  strata::test::ByteVocabulary vocabulary;
+  strata::test::ByteVocabulary plain;
+  strata::test::ChatVocabulary formatted;
   StderrLog log;
-  return strata::run_server(options, vocabulary, log);
+  return strata::run_server(options, chat ? formatted : plain, log);
 }

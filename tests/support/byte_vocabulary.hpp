@@ -9,7 +9,7 @@
 
 namespace strata::test {
 
-class ByteVocabulary final : public Model {
+class ByteVocabulary : public Model {
  public:
   static constexpr Token kEnd = 256;
 
@@ -69,9 +69,11 @@ class ByteVocabulary final : public Model {
   Status import_commit(ImportId) override { return none(); }
   void import_abort(ImportId) override {}
 
+ protected:
+  ModelInfo info_;
+
  private:
   static Status none() { return make_error(ErrorCode::unsupported, "a vocabulary has no state"); }
-  ModelInfo info_;
 };
 
 }  // namespace strata::test

@@ -292,6 +292,16 @@ TEST(EngineLoop, SamplingParametersOutOfRangeAreRefusedBeforeAnythingElse) {
   EXPECT_EQ(bench.engine.step(), Pace::idle);
 }
 
+// An answer that ignores its grammar would be wrong.
+TEST(EngineLoop, AGrammarThatTheModelCannotUseIsRefused) {
+  EngineBench bench;
+  auto request = ask(3, 10, 1);
+  request.grammar = "root ::= \"yes\"";
+  bench.engine.generate(std::move(request));
+  EXPECT_THAT(bench.events.of<lines::Failed>().at(0).reason, HasSubstr("grammar"));
+  EXPECT_EQ(bench.engine.open_requests(), 0U);
+}
+
 TEST(EngineLoop, LogProbabilitiesFollowEachToken) {
   EngineBench bench;
   auto request = ask(1, 10, 2);
