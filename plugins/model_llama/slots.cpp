@@ -7,6 +7,8 @@
 namespace strata::llama {
 namespace {
 
+constexpr uint32_t kFewTokens = 1024;  // retired tokens that cost nothing worth speaking of
+
 unsigned long long wide(uint64_t value) { return value; }
 
 }  // namespace
@@ -14,7 +16,7 @@ unsigned long long wide(uint64_t value) { return value; }
 ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t tokens_per_block) {
   ContextShape shape;
   shape.cells = (options.slots + options.staged_imports) * context_tokens + tokens_per_block;
-  shape.sequences = 1 + options.slots + options.staged_imports;
+  shape.sequences = 2 + options.slots + options.staged_imports;
   shape.outputs = shape.sequences;  // llama.cpp asks for no fewer
   return shape;
 }
@@ -26,6 +28,8 @@ Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities ab
       context_tokens_(context_tokens),
       tokens_per_block_(tokens_per_block),
       window_(static_cast<uint32_t>(std::max(0, llama_model_n_swa(model.get())))),
+      keeps_order_(abilities_.layout.has_blocks()),
+      retired_sequence_(static_cast<llama_seq_id>(options.slots + options.staged_imports + 1)),
       context_(make_context(model, options, shape_of(options, context_tokens, tokens_per_block))),
       state_(context_.get()),
       lengths_(options.slots, 0),
@@ -69,8 +73,7 @@ void Slots::decode(std::span<const strata_batch_item> items, const float** logit
                  item.want_logits != 0 && t + 1 == item.token_count);
     if (item.want_logits != 0) rows_[static_cast<size_t>(item.slot)] = batch_.size() - 1;
   }
-  const int32_t result = llama_decode(context_.get(), batch_.view());
-  if (result != 0) {
+  if (const int32_t result = run_batch(); result != 0) {
     undo_decode(items);
     fail(result == 1 ? STRATA_EXHAUSTED : STRATA_INTERNAL, "llama.cpp cannot decode the batch (%d)", result);
   }
@@ -79,6 +82,34 @@ void Slots::decode(std::span<const strata_batch_item> items, const float** logit
     const int32_t row = rows_[static_cast<size_t>(items[i].slot)];
     logits[i] = row < 0 ? nullptr : llama_get_logits_ith(context_.get(), row);
   }
+}
+
+int32_t Slots::run_batch() {
+  const int32_t result = llama_decode(context_.get(), batch_.view());
+  if (result != 1 || retired_ == 0) return result;
+  release_retired();  // no cells: nothing has changed, and now there are some
+  return llama_decode(context_.get(), batch_.view());
+}
+
+uint32_t Slots::living() const {
+  uint32_t tokens = 0;
+  for (const uint32_t length : lengths_) tokens += length;
+  for (const Import& import : imports_) tokens += import.placed * tokens_per_block_;
+  return tokens;
+}
+
+void Slots::retire(llama_seq_id sequence, uint32_t first, uint32_t count) {
+  if (!keeps_order_) return state_.remove(sequence);
+  llama_memory_t memory = llama_get_memory(context_.get());
+  llama_memory_seq_cp(memory, sequence, retired_sequence_, static_cast<llama_pos>(first), -1);
+  llama_memory_seq_rm(memory, sequence, static_cast<llama_pos>(first), -1);
+  retired_ += count;
+  if (retired_ > std::max(living(), kFewTokens)) release_retired();
+}
+
+void Slots::release_retired() {
+  state_.remove(retired_sequence_);
+  retired_ = 0;
 }
 
 // Computed passes of a failed batch remain in the cache.
@@ -102,16 +133,18 @@ void Slots::truncate(int32_t slot, uint32_t tokens) {
   const bool in_window = state_.first_position(sequence(slot)) <= static_cast<llama_pos>(needed_from);
   const bool possible = abilities_.blocks && in_window && !llama_model_is_recurrent(model_.get()) &&
                         !llama_model_is_hybrid(model_.get());
-  if (!possible || !state_.cut(sequence(slot), tokens))
+  if (!possible)
     fail(STRATA_UNSUPPORTED, "slot %d: this state exists only at %u tokens and cannot be cut to %u", slot, held,
          tokens);
   lengths_[static_cast<size_t>(slot)] = tokens;
+  retire(sequence(slot), tokens, held - tokens);
 }
 
 void Slots::clear(int32_t slot) {
   check_slot(slot);
-  state_.remove(sequence(slot));
+  const uint32_t held = length(slot);
   lengths_[static_cast<size_t>(slot)] = 0;
+  retire(sequence(slot), 0, held);
 }
 
 uint64_t Slots::block_bytes(uint32_t stage, uint32_t count) const {
@@ -202,7 +235,13 @@ void Slots::place(Import& import, uint32_t block, uint32_t count, std::span<cons
                         static_cast<llama_pos>(first + tokens_per_block_));
   import.held[block] = 0;
   const uint32_t used = used_tokens(import, block, count);
-  state_.import_block(abilities_.layout, import.staging, first, count, used, from);
+  try {
+    state_.import_block(abilities_.layout, import.staging, first, count, used, from);
+  } catch (const Failure&) {
+    if (retired_ == 0) throw;
+    release_retired();  // cells may be what was missing
+    state_.import_block(abilities_.layout, import.staging, first, count, used, from);
+  }
   import.held[block] = used;
   import.placed = std::max(import.placed, block + 1);
 }
@@ -239,25 +278,39 @@ void Slots::check_complete(const Import& import) const {
     fail(STRATA_INVALID, "the checkpoint at %u is missing", import.tokens);
 }
 
+void Slots::place_checkpoint(const Import& import) {
+  try {
+    state_.import_framed(import.staging, !abilities_.blocks, import.checkpoint);
+  } catch (const Failure&) {
+    if (retired_ == 0) throw;
+    release_retired();
+    state_.import_framed(import.staging, !abilities_.blocks, import.checkpoint);
+  }
+}
+
 void Slots::commit(uint64_t id) {
   Import& import = find(id);
   try {
     check_complete(import);
-    if (!import.checkpoint.empty()) state_.import_framed(import.staging, !abilities_.blocks, import.checkpoint);
+    if (!import.checkpoint.empty()) place_checkpoint(import);
   } catch (...) {
     abort(id);
     throw;
   }
+  clear(import.slot);
   state_.move(import.staging, sequence(import.slot));
   lengths_[static_cast<size_t>(import.slot)] = import.tokens;
   rows_[static_cast<size_t>(import.slot)] = -1;
+  import.placed = 0;  // nothing is left in the staging sequence
   abort(id);
 }
 
 void Slots::abort(uint64_t id) {
   const auto found = std::ranges::find(imports_, id, &Import::id);
   if (found == imports_.end()) return;
-  state_.remove(found->staging);
+  const uint32_t placed = found->placed * tokens_per_block_;
+  found->placed = 0;
+  retire(found->staging, 0, placed);
   free_staging_.push_back(found->staging);
   imports_.erase(found);
 }

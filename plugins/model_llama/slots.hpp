@@ -1,7 +1,12 @@
 // The slots of one bound instance: conversations in llama.cpp's cache, decoded, cut, taken out and put back.
 //
-// Sequences: 0 is scratch, then one per slot, then one per staged import. The cache has room for every slot and every
-// staged import at full context, so an import never needs the slot's own cells. Copies are done when a call returns.
+// Sequences: 0 is scratch, then one per slot, then one per staged import, then the retired tokens. The cache has room for
+// every slot and every staged import at full context, so an import never needs the slot's own cells. Copies are done when
+// a call returns.
+//
+// Attention adds up in the order of cells, and llama.cpp gives the lowest free cells first: a cell that is freed below a
+// conversation's own would take its next token, and the sum would round otherwise than it did before. So what a slot drops
+// is kept as retired tokens, and given back together, when they are more than what lives or when cells run out.
 // Borrows the model. Throws Failure; whatever throws has changed no slot unless it says so. One thread at a time.
 #pragma once
 
@@ -58,9 +63,15 @@ class Slots {
   void check_block(uint32_t stage, uint32_t first, uint32_t count) const;
   void check_item(std::span<const strata_batch_item> items, size_t index) const;
   void undo_decode(std::span<const strata_batch_item> items);
+  [[nodiscard]] int32_t run_batch();
+  // Everything of a sequence, or its tokens from `first` on, which then are `count`.
+  void retire(llama_seq_id sequence, uint32_t first, uint32_t count);
+  void release_retired();
+  [[nodiscard]] uint32_t living() const;
   [[nodiscard]] uint32_t used_tokens(const Import& import, uint32_t block, uint32_t count) const;
   void place(Import& import, uint32_t block, uint32_t count, std::span<const std::byte> from);
   void place_early(Import& import);
+  void place_checkpoint(const Import& import);
   void check_complete(const Import& import) const;
   Import& find(uint64_t id);
 
@@ -69,6 +80,9 @@ class Slots {
   uint32_t context_tokens_;
   uint32_t tokens_per_block_;
   uint32_t window_;
+  bool keeps_order_;  // by retiring; a cache without cells by token has no order
+  uint32_t retired_ = 0;
+  llama_seq_id retired_sequence_;
   ContextHandle context_;
   SequenceState state_;
   Batch batch_;

@@ -294,12 +294,12 @@ TEST_P(ModelConformance, TruncatedTheSlotIsAsIfItHadNeverReadMore) {
   for (const uint32_t kept : {120U, 64U, 37U, 1U}) {
     const uint32_t before = model_.length(0);
     const Status status = model_.truncate(0, kept);
-    if (!info_.can_truncate) {
+    if (!status.ok()) {  // a state that cannot be cut anywhere may still be cut where nothing is lost yet
+      EXPECT_FALSE(info_.can_truncate);
       expect_code(status, ErrorCode::unsupported);
       EXPECT_EQ(model_.length(0), before);
       continue;
     }
-    ASSERT_TRUE(status.ok()) << status.error().message;
     EXPECT_EQ(model_.length(0), kept);
     EXPECT_TRUE(equal_bits(world_.step(0, more_), never_parked(prompt.first(kept), more_))) << kept;
     ASSERT_TRUE(model_.truncate(0, kept).ok());
@@ -308,7 +308,7 @@ TEST_P(ModelConformance, TruncatedTheSlotIsAsIfItHadNeverReadMore) {
   ASSERT_TRUE(model_.truncate(0, length).ok());  // nothing to cut: works for every model
   expect_code(model_.truncate(0, length + 1), ErrorCode::invalid);
   EXPECT_EQ(model_.length(0), length);
-  if (!info_.can_truncate) {
+  if (length == prompt.size()) {
     EXPECT_TRUE(equal_bits(world_.step(0, more_), never_parked(prompt, more_)));
   }
 }

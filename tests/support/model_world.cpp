@@ -76,6 +76,7 @@ const LlamaModels& llama_models() {
 ModelWorldOptions tiny_llama(const std::string& file, const std::string& granularity) {
   ModelWorldOptions options;
   options.plugin = "llama";
+  options.tokens_at_once = 1;
   options.plugin_file = llama_models().plugin_file;
   options.model = {{"path", file},    {"state_granularity", granularity}, {"slots", "3"},
                    {"context", "256"}, {"tokens_per_block", "16"},         {"threads", "1"}};
@@ -161,7 +162,7 @@ std::vector<Token> some_tokens(uint64_t seed, uint32_t count) {
   return tokens;
 }
 
-ModelWorld::ModelWorld(const ModelWorldOptions& options) {
+ModelWorld::ModelWorld(const ModelWorldOptions& options) : tokens_at_once_(options.tokens_at_once) {
   if (!options.plugin_file.empty()) {
     const Status loaded = plugins_.registry.load(installed_plugin(options.plugin_file));
     STRATA_CHECK(loaded.ok());
@@ -197,7 +198,7 @@ ModelWorld::~ModelWorld() {
 Trace ModelWorld::read(SlotId slot, std::span<const Token> tokens, uint32_t chunk) {
   Trace trace;
   while (!tokens.empty()) {
-    const size_t count = std::min<size_t>(tokens.size(), chunk);
+    const size_t count = std::min<size_t>(tokens.size(), std::min(chunk, tokens_at_once_));
     const BatchItem item{slot, model_->length(slot), tokens.first(count), true};
     std::vector<std::span<const float>> logits;
     const Status status = model_->decode({&item, 1}, logits);

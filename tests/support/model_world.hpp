@@ -23,6 +23,7 @@ struct ModelWorldOptions {
   PluginOptions model;
   TestDevice device = TestDevice::host;
   bool through_faulty = false;
+  uint32_t tokens_at_once = UINT32_MAX;  // at most, in one decode: 1 where logits depend on the batch's shape
   uint64_t device_seed = 1;
 };
 
@@ -96,6 +97,7 @@ class ModelWorld {
   [[nodiscard]] uint32_t block_tokens(uint32_t index, uint32_t tokens) const;  // of that block
 
  private:
+  uint32_t tokens_at_once_;
   PluginWorld plugins_;
   std::unique_ptr<PlainDevice> plain_;
   std::unique_ptr<Device> owned_device_;
