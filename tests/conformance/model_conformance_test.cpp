@@ -174,15 +174,17 @@ TEST_P(ModelConformance, RestoredIntoAnotherInstanceTheAnswerIsEqual) {
   EXPECT_TRUE(equal_bits(second.step(2, more_), never_parked(prompt_, more_)));
 }
 
+// A world for each length: llama.cpp adds up attention in the order of cells, and once a sliding window's cache has gone
+// round that order depends on everything read before.
 TEST_P(ModelConformance, RestoredAtEveryEdgeTheAnswerIsEqual) {
   for (const uint32_t length : {1U, 2U, 15U, 16U, 17U, 22U, 23U, 24U, 25U, 47U, 48U, 127U, 128U, 129U}) {
     const std::span<const Token> prompt = std::span(prompt_).first(length);
-    ASSERT_TRUE(model_.clear(0).ok());
-    world_.read(0, prompt);
-    const StoredState state = world_.store(0, prompt);
-    const Trace expected = world_.step(0, more_);
-    ASSERT_TRUE(world_.restore(1, state).ok()) << length;
-    EXPECT_TRUE(equal_bits(world_.step(1, more_), expected)) << length;
+    ModelWorld world(GetParam().options);
+    world.read(0, prompt);
+    const StoredState state = world.store(0, prompt);
+    const Trace expected = world.step(0, more_);
+    ASSERT_TRUE(world.restore(1, state).ok()) << length;
+    EXPECT_TRUE(equal_bits(world.step(1, more_), expected)) << length;
   }
 }
 
@@ -255,6 +257,7 @@ TEST_P(ModelConformance, WithOnePartOfAnotherConversationTheAnswerDiffers) {
   const Trace expected = world_.step(0, more_);
   for (StageId stage = 0; stage < info_.stages; ++stage) {
     for (size_t i = 0; i < state.blocks[stage].size(); ++i) {
+      if (wrong.blocks[stage][i] == state.blocks[stage][i]) continue;  // positions only: no layer keeps all tokens
       StoredState mixed = state;
       mixed.blocks[stage][i] = wrong.blocks[stage][i];
       ASSERT_TRUE(world_.restore(2, mixed).ok());
