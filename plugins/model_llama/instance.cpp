@@ -124,6 +124,13 @@ uint64_t Instance::checkpoint_limit() const {
   return layout.whole.of(context_) - layout.side.per_token * (context_ - side_limit());
 }
 
+// From this many cells on several threads share the cache of a token between them, at borders that depend on how full it
+// is: sums then round otherwise in another place of the cache.
+bool Instance::adds_up_alike() const {
+  constexpr uint32_t kSharedCells = 512;
+  return options_.threads == 1 || shape_of(options_, context_, tokens_per_block_).cells < kSharedCells;
+}
+
 void Instance::describe(strata_model_info& info) const {
   const uint32_t size = std::min<uint32_t>(info.struct_size, sizeof info);
   info = strata_model_info{};
@@ -141,7 +148,7 @@ void Instance::describe(strata_model_info& info) const {
     info.caps |= STRATA_MODEL_NEEDS_CHECKPOINTS;
     info.checkpoint_bytes[0] = 1;
   } else {
-    if (abilities_.exact) info.caps |= STRATA_MODEL_EXACT_IMPORT;
+    if (abilities_.exact && adds_up_alike()) info.caps |= STRATA_MODEL_EXACT_IMPORT;
     info.caps |= abilities_.needs_checkpoints() ? STRATA_MODEL_NEEDS_CHECKPOINTS : STRATA_MODEL_CAN_TRUNCATE;
     if (abilities_.blocks) info.caps |= STRATA_MODEL_STATE_IN_BLOCKS;
     info.max_block_bytes[0] = abilities_.blocks ? abilities_.layout.block.of(tokens_per_block_) : 0;

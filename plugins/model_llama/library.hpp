@@ -1,4 +1,4 @@
-// What is one for the whole process in llama.cpp: its start, its log, and what it last complained about. Any thread.
+// What is one for the whole process in llama.cpp: its start, its log, and what it complained about. Any thread.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ void start_library(const strata_host* host);
 // The host goes away.
 void leave_library(const strata_host* host);
 
-// The last error line since forget_complaint, without its line end; empty when there was none.
+// The first error line since forget_complaint, without its line end: later ones only say that something failed. Empty when
+// there was none.
 [[nodiscard]] std::string complaint();
 void forget_complaint();
 
