@@ -43,6 +43,7 @@ struct Generate {
   bool keep = true;              // checkpoint=0|1: a one-shot request that must not push out others
   bool use_cache = true;         // cache=0|1: reuse stored state
   bool ignore_end = false;       // ignore_end=0|1: end-of-generation tokens do not stop
+  std::string grammar;           // percent-encoded on the line: constrains the answer, for the model's own sampler
   std::vector<MediaMark> media;  // start:digest,…
   std::vector<uint32_t>
       borders;  // borders=<n,n,…>: token positions worth a checkpoint (system prompt end, user messages)

@@ -40,35 +40,6 @@ bool is_key(std::string_view key) {
   });
 }
 
-std::string percent_encoded(std::string_view value) {
-  std::string out;
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte <= 0x20 || byte == 0x7F || c == '%')
-      out += fmt::format("%{:02X}", byte);
-    else
-      out += c;
-  }
-  return out;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    unsigned byte = 0;
-    const char* digits = text.data() + i + 1;
-    if (text.size() - i < 3 || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
-      return std::nullopt;
-    out += static_cast<char>(byte);
-    i += 2;
-  }
-  return out;
-}
-
 std::string encode_info(const Info& line) {
   std::string out = "INFO";
   for (const auto& [key, value] : line.values)

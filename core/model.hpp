@@ -90,8 +90,8 @@ struct ChatPrompt {
   std::string parser;              // opaque; goes back into chat_parse
 };
 
-// A model's own sampler for one request (models with `sampling`): what core's cannot do, grammars above all. Dies before
-// its model. One thread at a time, the model's.
+// A model's own sampler for one request (models with `sampling`): what core's cannot do, grammars above all.
+// Dies before its model. One thread at a time, the model's.
 class ModelSampler {
  public:
   virtual ~ModelSampler() = default;
@@ -130,8 +130,9 @@ class Model {
   // it ended.
   virtual Result<std::string> chat_parse(const std::string& parser, std::string_view text, bool final);
 
-  // info().sampling: `params_json` has the keys of GEN (docs/engine-protocol.md), logit_bias [[token, bias]], and grammar,
-  // which is ChatPrompt::grammar or a grammar's own text. unsupported without sampling; invalid: the grammar is none.
+  // info().sampling: `params_json` has the keys of GEN (docs/engine-protocol.md), logit_bias [[token, bias]],
+  // and grammar, which is ChatPrompt::grammar or a grammar's own text. unsupported without sampling; invalid:
+  // the grammar is none.
   virtual Result<std::unique_ptr<ModelSampler>> make_sampler(const std::string& params_json);
 
   // Appends tokens to slots. logits[i] is for batch[i]: vocabulary floats borrowed until the next decode,

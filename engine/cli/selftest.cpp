@@ -25,23 +25,27 @@ int complain(const Error& error) {
 }
 
 std::string speed(uint64_t bytes, uint64_t ns) {
-  return fmt::format("{:.2f} GB/s", static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(ns, 1)));
+  return fmt::format("{:.2f} GB/s",
+                     static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(ns, 1)));
 }
 
 void print(const ModelInfo& info, const StateTestReport& report) {
   const uint64_t bytes = report.block_bytes + report.checkpoint_bytes;
   std::cout << fmt::format("model       {}, {:.1f}M parameters, context {}\n", info.name,
                            static_cast<double>(info.parameters) / 1e6, info.context_tokens);
-  std::cout << (info.state_in_blocks ? fmt::format("state       in blocks of {} tokens\n", info.tokens_per_block)
-                                     : std::string("state       whole\n"));
+  std::cout << (info.state_in_blocks
+                    ? fmt::format("state       in blocks of {} tokens\n", info.tokens_per_block)
+                    : std::string("state       whole\n"));
   std::cout << fmt::format("size        {:.0f} bytes a token, checkpoint {}\n", report.bytes_per_token,
-                           info.needs_checkpoints ? fmt::format("{} bytes at {} tokens", report.checkpoint_bytes,
-                                                                report.tokens)
-                                                  : "none");
-  std::cout << fmt::format("restored    {}\n", report.equal ? "exact: logits equal, bit for bit"
-                              : info.exact_import ? "NOT exact, though the model declares it"
-                                                  : "not exact: logits differ in their last bits (with several threads "
-                                                    "sums round by their place in the cache; --model-option threads=1)");
+                           info.needs_checkpoints
+                               ? fmt::format("{} bytes at {} tokens", report.checkpoint_bytes, report.tokens)
+                               : "none");
+  std::cout << fmt::format("restored    {}\n",
+                           report.equal ? "exact: logits equal, bit for bit"
+                           : info.exact_import
+                               ? "NOT exact, though the model declares it"
+                               : "not exact: logits differ in their last bits (with several threads "
+                                 "sums round by their place in the cache; --model-option threads=1)");
   std::cout << fmt::format("control     {}\n", report.control_differs
                                                    ? "differs, as it must"
                                                    : "does not differ: the comparison proves nothing");
@@ -76,8 +80,8 @@ int run_selftest(Settings settings) {
 }  // namespace
 
 void add_selftest_command(CLI::App& app, int& exit_status, Settings& settings) {
-  CLI::App* command =
-      app.add_subcommand("selftest", "loads a model and says what its state costs and whether it comes back exactly");
+  CLI::App* command = app.add_subcommand(
+      "selftest", "loads a model and says what its state costs and whether it comes back exactly");
   add_model_options(*command, settings);
   command->callback([&exit_status, &settings] { exit_status = run_selftest(settings); });
 }

@@ -28,9 +28,10 @@ Result<std::string> llama_plugin_file() {
     const fs::path file = (place / kPluginFile).lexically_normal();
     if (fs::is_regular_file(file, error)) return file.string();
   }
-  return make_error(ErrorCode::not_found,
-                    "--model FILE needs the llama.cpp plugin, which this build does not have: run tools/install_deps "
-                    "llama and build again");
+  return make_error(
+      ErrorCode::not_found,
+      "--model FILE needs the llama.cpp plugin, which this build does not have: run tools/install_deps "
+      "llama and build again");
 }
 
 }  // namespace strata

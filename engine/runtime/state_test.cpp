@@ -9,8 +9,8 @@
 namespace strata {
 namespace {
 
-constexpr uint32_t kAtOnce = 256;     // tokens of one decode
-constexpr uint32_t kContinued = 8;    // tokens compared after the restore
+constexpr uint32_t kAtOnce = 256;   // tokens of one decode
+constexpr uint32_t kContinued = 8;  // tokens compared after the restore
 constexpr SlotId kSource = 0;
 constexpr SlotId kTarget = 1;
 
@@ -127,7 +127,8 @@ bool equal_bits(const std::vector<Logits>& a, const std::vector<Logits>& b) {
 }
 
 void measure(const std::vector<Part>& parts, bool in_blocks, StateTestReport& report) {
-  for (const Part& part : parts) (part.count == 0 ? report.checkpoint_bytes : report.block_bytes) += part.bytes.size();
+  for (const Part& part : parts)
+    (part.count == 0 ? report.checkpoint_bytes : report.block_bytes) += part.bytes.size();
   report.bytes_per_token =
       static_cast<double>(in_blocks ? report.block_bytes : report.checkpoint_bytes) / report.tokens;
 }
@@ -148,7 +149,8 @@ Result<StateTestReport> StateTest::run(uint32_t prompt_tokens) {
   };
   STRATA_TRY(timed(report.read_ns, [&] { return read(kSource, prompt); }));
   STRATA_TRY(take_out(kSource, prompt));  // the first touch of fresh memory is not the model's speed
-  STRATA_ASSIGN(const std::vector<Part> parts, timed(report.export_ns, [&] { return take_out(kSource, prompt); }));
+  STRATA_ASSIGN(const std::vector<Part> parts,
+                timed(report.export_ns, [&] { return take_out(kSource, prompt); }));
   measure(parts, model_.info().state_in_blocks, report);
   timed(report.digest_ns, [&] {
     uint64_t all = 0;

@@ -54,10 +54,12 @@ Status check_functions(const strata_model& table) {
   const bool tokenizer = table.tokenize && table.detokenize && table.is_end_of_generation;
   if ((table.plugin.caps_optional & STRATA_MODEL_CAP_TOKENIZER) != 0 && !tokenizer)
     return refused(table, "declares a tokenizer without its functions");
-  if (declares(table, STRATA_MODEL_CAP_CHAT) && !(has(table, &strata_model::chat_format) && has(table, &strata_model::chat_parse)))
+  if (declares(table, STRATA_MODEL_CAP_CHAT) &&
+      !(has(table, &strata_model::chat_format) && has(table, &strata_model::chat_parse)))
     return refused(table, "declares chat without its functions");
-  const bool sampling = has(table, &strata_model::sampler_create) && has(table, &strata_model::sampler_sample) &&
-                        has(table, &strata_model::sampler_accept) && has(table, &strata_model::sampler_destroy);
+  const bool sampling =
+      has(table, &strata_model::sampler_create) && has(table, &strata_model::sampler_sample) &&
+      has(table, &strata_model::sampler_accept) && has(table, &strata_model::sampler_destroy);
   if (declares(table, STRATA_MODEL_CAP_SAMPLING) && !sampling)
     return refused(table, "declares sampling without its functions");
   return {};
@@ -297,8 +299,8 @@ Result<ChatPrompt> AdaptedModel::chat_format(const std::string& request_json) {
   if (!info_.chat) return Model::chat_format(request_json);
   ChatPrompt chat;
   strata_error error = empty_abi_error();
-  STRATA_TRY(from_abi(table_->chat_format(instance_, to_abi(request_json), take_chat_pair, &chat, &error), error,
-                      "model: chat format"));
+  STRATA_TRY(from_abi(table_->chat_format(instance_, to_abi(request_json), take_chat_pair, &chat, &error),
+                      error, "model: chat format"));
   return chat;
 }
 
@@ -306,8 +308,8 @@ Result<std::string> AdaptedModel::chat_parse(const std::string& parser, std::str
   if (!info_.chat) return Model::chat_parse(parser, text, final);
   return sized<std::string>(uint64_t{text.size()} * 2 + 1024, "model: chat parse",
                             [&](char* json, uint64_t capacity, uint64_t* length, strata_error* error) {
-                              return table_->chat_parse(instance_, to_abi(parser), to_abi(text), final ? 1 : 0,
-                                                        json, capacity, length, error);
+                              return table_->chat_parse(instance_, to_abi(parser), to_abi(text),
+                                                        final ? 1 : 0, json, capacity, length, error);
                             });
 }
 
@@ -322,7 +324,8 @@ class AdaptedSampler final : public ModelSampler {
   Result<Token> sample(SlotId slot) override {
     Token token = 0;
     strata_error error = empty_abi_error();
-    STRATA_TRY(from_abi(table_->sampler_sample(instance_, sampler_, slot, &token, &error), error, "model: sample"));
+    STRATA_TRY(
+        from_abi(table_->sampler_sample(instance_, sampler_, slot, &token, &error), error, "model: sample"));
     return token;
   }
   Status accept(Token token, bool generated) override {

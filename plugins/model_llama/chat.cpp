@@ -3,12 +3,16 @@
 #include <chat.h>
 #include <json.h>
 
+#include <algorithm>
+
 #include "plugins/model_llama/failure.hpp"
+#include "plugins/model_llama/tool_template.hpp"
 
 namespace strata::llama {
 
 struct Chat::Templates {
-  common_chat_templates_ptr all;
+  common_chat_templates_ptr own;
+  common_chat_templates_ptr tools;  // for requests with tools, where the own template knows none; may be null
 };
 
 namespace {
@@ -77,7 +81,8 @@ void choose_tools(const common_json& body, common_chat_templates_inputs& inputs)
 
 void choose_reasoning(const common_json& body, common_chat_templates_inputs& inputs) {
   const std::string format = text_of(body, "reasoning_format");
-  inputs.reasoning_format = format.empty() ? COMMON_REASONING_FORMAT_AUTO : common_reasoning_format_from_name(format);
+  inputs.reasoning_format =
+      format.empty() ? COMMON_REASONING_FORMAT_AUTO : common_reasoning_format_from_name(format);
   const common_json own = value_of(body, "chat_template_kwargs");
   if (own.is_object())
     for (const auto& item : own.items()) inputs.chat_template_kwargs[item.key()] = item.value().dump();
@@ -110,6 +115,20 @@ common_chat_templates_inputs inputs_of(const common_json& body, const common_cha
   return inputs;
 }
 
+bool knows_tools(const common_chat_templates* templates) {
+  const auto abilities = common_chat_templates_get_caps(templates);
+  const auto known = abilities.find("supports_tool_calls");
+  return known != abilities.end() && known->second;
+}
+
+// Also a conversation that has used them: its messages must look as they did.
+bool uses_tools(const common_chat_templates_inputs& inputs) {
+  if (!inputs.tools.empty() && inputs.tool_choice != COMMON_CHAT_TOOL_CHOICE_NONE) return true;
+  return std::ranges::any_of(inputs.messages, [](const common_chat_msg& message) {
+    return message.role == "tool" || !message.tool_calls.empty();
+  });
+}
+
 common_json triggers_of(const common_chat_params& params) {
   common_json triggers = common_json::array();
   for (const common_grammar_trigger& trigger : params.grammar_triggers)
@@ -119,10 +138,22 @@ common_json triggers_of(const common_chat_params& params) {
   return triggers;
 }
 
-std::string grammar_of(const common_chat_params& params, bool is_the_clients) {
+// llama-common lets text stand before a call that must come, and a small model then never comes to the call. Of the root
+// rule "… until-7? tool-calls" the optional text is taken out; a root of another form is left as it is.
+std::string without_text_before_calls(std::string grammar) {
+  const size_t root = grammar.starts_with("root ::=") ? 0 : grammar.find("\nroot ::=");
+  if (root == std::string::npos) return grammar;
+  const size_t end = std::min(grammar.find('\n', root + 1), grammar.size());
+  const size_t text = grammar.find(" until-", root);
+  const size_t calls = grammar.find("? tool-calls", root);
+  if (text >= end || calls >= end || grammar.find(' ', text + 1) != calls + 1) return grammar;
+  return grammar.erase(text, calls + 1 - text);
+}
+
+std::string grammar_of(const common_chat_params& params, bool is_the_clients, bool must_call) {
   if (params.grammar.empty()) return {};
   common_json grammar;
-  grammar["text"] = params.grammar;
+  grammar["text"] = must_call ? without_text_before_calls(params.grammar) : params.grammar;
   grammar["lazy"] = params.grammar_lazy;
   grammar["own"] = is_the_clients;
   grammar["triggers"] = triggers_of(params);
@@ -146,7 +177,8 @@ common_chat_parser_params parser_from(const std::string& text) {
   if (text.empty()) return params;
   const common_json parser = common_json::parse(text);
   const int format = parser.at("format").get<int>();
-  if (format < 0 || format >= COMMON_CHAT_FORMAT_COUNT) fail(STRATA_INVALID, "parser: format %d is not known", format);
+  if (format < 0 || format >= COMMON_CHAT_FORMAT_COUNT)
+    fail(STRATA_INVALID, "parser: format %d is not known", format);
   params.format = static_cast<common_chat_format>(format);
   params.reasoning_format = static_cast<common_reasoning_format>(parser.at("reasoning").get<int>());
   params.generation_prompt = parser.at("seen").get<std::string>();
@@ -159,12 +191,16 @@ common_chat_parser_params parser_from(const std::string& text) {
 }  // namespace
 
 Chat::Chat(const LoadedModel& model) : templates_(std::make_unique<Templates>()) {
-  templates_->all = for_client("chat template", [&] { return common_chat_templates_init(model.get(), ""); });
+  templates_->own = for_client("chat template", [&] { return common_chat_templates_init(model.get(), ""); });
+  const bool speaks_chatml = model.tokenize("<|im_start|>", false, true).size() == 1;
+  if (!knows_tools(templates_->own.get()) && speaks_chatml)
+    templates_->tools =
+        for_client("chat template", [&] { return common_chat_templates_init(model.get(), kToolTemplate); });
 }
 
 Chat::~Chat() = default;
 
-std::string Chat::template_text() const { return common_chat_templates_source(templates_->all.get()); }
+std::string Chat::template_text() const { return common_chat_templates_source(templates_->own.get()); }
 
 std::string Chat::apply(const std::vector<std::pair<std::string, std::string>>& messages,
                         bool add_generation_prompt) const {
@@ -176,20 +212,25 @@ std::string Chat::apply(const std::vector<std::pair<std::string, std::string>>& 
       message.content = content;
     }
     inputs.add_generation_prompt = add_generation_prompt;
-    return common_chat_templates_apply(templates_->all.get(), inputs).prompt;
+    return common_chat_templates_apply(templates_->own.get(), inputs).prompt;
   });
 }
 
 FormattedChat Chat::format(const std::string& request_json) const {
   return for_client("chat", [&] {
     const common_json body = common_json::parse(request_json);
-    const common_chat_templates_inputs inputs = inputs_of(body, templates_->all.get());
-    const common_chat_params params = common_chat_templates_apply(templates_->all.get(), inputs);
-    const bool tools = !inputs.tools.empty() && inputs.tool_choice != COMMON_CHAT_TOOL_CHOICE_NONE;
+    const common_chat_templates* templates = templates_->own.get();
+    common_chat_templates_inputs inputs = inputs_of(body, templates);
+    if (uses_tools(inputs) && templates_->tools != nullptr) templates = templates_->tools.get();
+    const bool tools = uses_tools(inputs) && knows_tools(templates);
+    if (!tools && inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED)
+      fail(STRATA_INVALID, "tool_choice: there are no tools, or this model's chat template knows none");
+    const common_chat_params params = common_chat_templates_apply(templates, inputs);
     FormattedChat result;
     result.prompt = params.prompt;
     result.stops = params.additional_stops;
-    result.grammar = grammar_of(params, !inputs.grammar.empty());
+    result.grammar = grammar_of(params, !inputs.grammar.empty(),
+                                inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED);
     result.grammar_lazy = params.grammar_lazy;
     result.parser = parser_of(params, inputs.reasoning_format, tools);
     return result;

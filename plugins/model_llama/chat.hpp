@@ -1,5 +1,6 @@
-// Chat requests as prompts, and answers as messages: the model's template, tool-call formats and grammars, all by
-// llama-common. Borrows the model. Throws Failure INVALID with words for the client. One thread at a time.
+// Chat requests as prompts, and answers as messages: the model's template, tool-call formats and grammars,
+// all by llama-common. Borrows the model. Throws Failure INVALID with words for the client. One thread at a
+// time.
 #pragma once
 
 #include <memory>
@@ -31,8 +32,8 @@ class Chat {
   [[nodiscard]] std::string apply(const std::vector<std::pair<std::string, std::string>>& messages,
                                   bool add_generation_prompt) const;
 
-  // OpenAI's chat.completions body → prompt. The grammar is what RequestSampler takes: JSON with its text, its triggers
-  // and what it has already seen.
+  // OpenAI's chat.completions body → prompt. The grammar is what RequestSampler takes: JSON with its text,
+  // its triggers and what it has already seen.
   [[nodiscard]] FormattedChat format(const std::string& request_json) const;
   // The message as JSON text. final: the answer has ended.
   [[nodiscard]] std::string parse(const std::string& parser, const std::string& text, bool final) const;

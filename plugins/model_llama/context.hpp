@@ -1,5 +1,5 @@
-// A llama.cpp context of this plugin: unified cache, scratch sequence, sequences for slots and for staged imports.
-// One thread at a time; throws Failure.
+// A llama.cpp context of this plugin: unified cache, scratch sequence, sequences for slots and for staged
+// imports. One thread at a time; throws Failure.
 #pragma once
 
 #include <span>
@@ -17,7 +17,8 @@ struct ContextShape {
   uint32_t outputs = 1;    // rows of logits of one decode
 };
 
-[[nodiscard]] ContextHandle make_context(const LoadedModel& model, const Options& options, const ContextShape& shape);
+[[nodiscard]] ContextHandle make_context(const LoadedModel& model, const Options& options,
+                                         const ContextShape& shape);
 
 // Tokens for one decode, in the order they are added. Reused between decodes.
 class Batch {

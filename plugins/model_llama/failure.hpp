@@ -1,4 +1,5 @@
-// How the code below the table fails: a Failure with its status, which the table turns into a strata_error. One thread.
+// How the code below the table fails: a Failure with its status, which the table turns into a strata_error.
+// One thread.
 #pragma once
 
 #include <cstdarg>

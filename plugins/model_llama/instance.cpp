@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kStateVersion = "llama-1";
 constexpr uint64_t kMaxBlockBytes = uint64_t{16} << 20;
-constexpr uint32_t kUnknownContext = 4096;   // of a model whose file does not say
-constexpr uint32_t kLeastContext = 2048;     // a context nobody asked for is not made smaller than this
+constexpr uint32_t kUnknownContext = 4096;  // of a model whose file does not say
+constexpr uint32_t kLeastContext = 2048;    // a context nobody asked for is not made smaller than this
 
 unsigned long long mib(uint64_t bytes) { return bytes >> 20; }
 
@@ -43,15 +43,16 @@ Chat& Instance::chat() {
   return *chat_;
 }
 
-// Exports and imports are copies by this processor, done when the call returns, so every event recorded after them is true
-// at once; memory that only the device can read is out of reach.
+// Exports and imports are copies by this processor, done when the call returns, so every event recorded after
+// them is true at once; memory that only the device can read is out of reach.
 void Instance::bind(const strata_device* device, strata_instance* device_instance, int32_t index) {
   if (options_.vocab_only) fail(STRATA_UNSUPPORTED, "vocab_only: no device can be bound");
   if (slots_ != nullptr) fail(STRATA_INVALID, "a device is already bound");
   strata_device_info info = {};
   info.struct_size = sizeof info;
   strata_error error = {};
-  if (device->info(device_instance, index, &info, &error) != STRATA_OK) fail(STRATA_UNAVAILABLE, "%s", error.message);
+  if (device->info(device_instance, index, &info, &error) != STRATA_OK)
+    fail(STRATA_UNAVAILABLE, "%s", error.message);
   abilities_ = test_state(model_, options_);
   choose_block();
   choose_context();
@@ -78,20 +79,22 @@ void Instance::choose_context() {
   const uint32_t trained = model_.trained_context() != 0 ? model_.trained_context() : kUnknownContext;
   context_ = options_.context != 0 ? options_.context : trained;
   if (model_.positions_are_learned() && context_ > trained) {
-    sdk::log(host_, STRATA_LOG_WARNING, "strata: model: its positions are learned and end at " +
-                                            std::to_string(trained) + ": the context is that, not " +
-                                            std::to_string(context_));
+    sdk::log(host_, STRATA_LOG_WARNING,
+             "strata: model: its positions are learned and end at " + std::to_string(trained) +
+                 ": the context is that, not " + std::to_string(context_));
     context_ = trained;
   }
   const uint64_t available = available_memory();
   if (options_.context == 0) {
     while (context_ / 2 >= kLeastContext && cache_bytes(context_) > available / 2) context_ /= 2;
     if (context_ < trained)
-      sdk::log(host_, STRATA_LOG_WARNING, "strata: model: context lowered from " + std::to_string(trained) + " to " +
-                                              std::to_string(context_) + " tokens, as memory allows; see --context");
+      sdk::log(host_, STRATA_LOG_WARNING,
+               "strata: model: context lowered from " + std::to_string(trained) + " to " +
+                   std::to_string(context_) + " tokens, as memory allows; see --context");
   }
   if (cache_bytes(context_) > available)
-    fail(STRATA_EXHAUSTED, "model %.60s: %u slots of %u tokens need %llu MiB, %llu MiB are available; see --context",
+    fail(STRATA_EXHAUSTED,
+         "model %.60s: %u slots of %u tokens need %llu MiB, %llu MiB are available; see --context",
          model_.name().c_str(), options_.slots, context_, mib(cache_bytes(context_)), mib(available));
 }
 
@@ -105,11 +108,13 @@ uint64_t Instance::cache_bytes(uint32_t context_tokens) const {
 void Instance::say_how_state_is_kept() const {
   if (abilities_.blocks) {
     if (!abilities_.exact)
-      sdk::log(host_, STRATA_LOG_WARNING, "strata: model: put back from blocks its next token differs in the last bits");
+      sdk::log(host_, STRATA_LOG_WARNING,
+               "strata: model: put back from blocks its next token differs in the last bits");
     return;
   }
   const std::string why = options_.granularity == Granularity::whole ? "as asked for" : abilities_.why_whole;
-  sdk::log(host_, STRATA_LOG_WARNING, "strata: model: state=whole: " + why + "; conversations are kept whole");
+  sdk::log(host_, STRATA_LOG_WARNING,
+           "strata: model: state=whole: " + why + "; conversations are kept whole");
 }
 
 uint64_t Instance::side_limit() const {
@@ -124,8 +129,8 @@ uint64_t Instance::checkpoint_limit() const {
   return layout.whole.of(context_) - layout.side.per_token * (context_ - side_limit());
 }
 
-// From this many cells on several threads share the cache of a token between them, at borders that depend on how full it
-// is: sums then round otherwise in another place of the cache.
+// From this many cells on several threads share the cache of a token between them, at borders that depend on
+// how full it is: sums then round otherwise in another place of the cache.
 bool Instance::adds_up_alike() const {
   constexpr uint32_t kSharedCells = 512;
   return options_.threads == 1 || shape_of(options_, context_, tokens_per_block_).cells < kSharedCells;
@@ -190,7 +195,8 @@ void Instance::files(strata_pair_visitor visit, void* ctx) const {
     visit(ctx, {role.data(), role.size()}, {path.data(), path.size()});
   };
   file("model", options_.path);
-  for (size_t i = 0; i < options_.adapters.size(); ++i) file("adapter " + std::to_string(i), options_.adapters[i]);
+  for (size_t i = 0; i < options_.adapters.size(); ++i)
+    file("adapter " + std::to_string(i), options_.adapters[i]);
 }
 
 }  // namespace strata::llama

@@ -34,7 +34,8 @@ void take_line(ggml_log_level level, const char* text, void* /*unused*/) {
   if (all.open.empty() || all.open.back() != '\n') return;
   all.open.pop_back();
   if (all.open_is_error && all.complaint.empty()) all.complaint = all.open;
-  if (all.host != nullptr && !all.open.empty()) sdk::log(all.host, STRATA_LOG_DEBUG, "llama.cpp: " + all.open);
+  if (all.host != nullptr && !all.open.empty())
+    sdk::log(all.host, STRATA_LOG_DEBUG, "llama.cpp: " + all.open);
   all.open.clear();
 }
 

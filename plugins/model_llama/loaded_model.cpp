@@ -16,7 +16,8 @@ namespace {
 // A file that is none of ours is refused before llama.cpp sees it.
 void check_file(const std::string& path, const char* what) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail(STRATA_NOT_FOUND, "%s %.120s: %s", what, path.c_str(), strerrordesc_np(errno != 0 ? errno : ENOENT));
+  if (!file)
+    fail(STRATA_NOT_FOUND, "%s %.120s: %s", what, path.c_str(), strerrordesc_np(errno != 0 ? errno : ENOENT));
   char magic[4] = {};
   file.read(magic, sizeof magic);
   if (file.gcount() != sizeof magic || std::memcmp(magic, "GGUF", sizeof magic) != 0)
@@ -26,7 +27,8 @@ void check_file(const std::string& path, const char* what) {
 void check_memory(const Options& options) {
   struct stat state {};
   if (options.vocab_only || llama_supports_gpu_offload() || ::stat(options.path.c_str(), &state) != 0) return;
-  const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto memory =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (static_cast<uint64_t>(state.st_size) > memory)
     fail(STRATA_EXHAUSTED, "model file %.100s: %llu MiB of weights do not fit into %llu MiB of memory",
          options.path.c_str(), static_cast<unsigned long long>(state.st_size) >> 20,
@@ -48,7 +50,8 @@ LoadedModel::LoadedModel(const Options& options) : options_(options) {
   wanted.n_gpu_layers = options.gpu_layers;
   forget_complaint();
   model_.reset(llama_model_load_from_file(options.path.c_str(), wanted));
-  if (model_ == nullptr) fail(STRATA_INVALID, "model file %.100s: %.110s", options.path.c_str(), reason().c_str());
+  if (model_ == nullptr)
+    fail(STRATA_INVALID, "model file %.100s: %.110s", options.path.c_str(), reason().c_str());
   vocabulary_ = llama_model_get_vocab(model_.get());
   size_ = static_cast<uint32_t>(std::max(0, llama_vocab_n_tokens(vocabulary_)));
   if (size_ == 0) fail(STRATA_UNSUPPORTED, "model file %.120s: it has no vocabulary", options.path.c_str());
@@ -95,11 +98,12 @@ uint32_t LoadedModel::trained_context() const {
 }
 
 bool LoadedModel::positions_are_learned() const {
-  return llama_model_rope_type(model_.get()) == LLAMA_ROPE_TYPE_NONE && !llama_model_is_recurrent(model_.get()) &&
-         !llama_model_is_hybrid(model_.get());
+  return llama_model_rope_type(model_.get()) == LLAMA_ROPE_TYPE_NONE &&
+         !llama_model_is_recurrent(model_.get()) && !llama_model_is_hybrid(model_.get());
 }
 
-std::vector<int32_t> LoadedModel::tokenize(std::string_view text, bool add_special, bool parse_special) const {
+std::vector<int32_t> LoadedModel::tokenize(std::string_view text, bool add_special,
+                                           bool parse_special) const {
   if (text.size() >= INT32_MAX) fail(STRATA_INVALID, "text is too long");
   std::vector<int32_t> tokens(text.size() + 8);
   const auto length = static_cast<int32_t>(text.size());

@@ -18,14 +18,15 @@ class LoadedModel {
   [[nodiscard]] llama_model* get() const { return model_.get(); }
   [[nodiscard]] const llama_vocab* vocabulary() const { return vocabulary_; }
   [[nodiscard]] uint32_t vocabulary_size() const { return size_; }
-  [[nodiscard]] std::string name() const;  // the file's, without its ending
+  [[nodiscard]] std::string name() const;                     // the file's, without its ending
   [[nodiscard]] std::string metadata(const char* key) const;  // empty when the file does not have it
   [[nodiscard]] std::string architecture() const { return metadata("general.architecture"); }
   // Tokens a slot can hold: 0 when nothing limits it.
   [[nodiscard]] uint32_t trained_context() const;
   [[nodiscard]] bool positions_are_learned() const;
 
-  [[nodiscard]] std::vector<int32_t> tokenize(std::string_view text, bool add_special, bool parse_special) const;
+  [[nodiscard]] std::vector<int32_t> tokenize(std::string_view text, bool add_special,
+                                              bool parse_special) const;
   [[nodiscard]] std::string detokenize(const int32_t* tokens, uint32_t count) const;
   void check_tokens(const int32_t* tokens, uint32_t count) const;
 

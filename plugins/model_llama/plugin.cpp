@@ -25,26 +25,27 @@ int32_t probe(const strata_host* /*host*/, strata_error* error) {
 }
 
 strata_status create(const strata_host* host, strata_instance** instance, strata_error* error) {
-  return guarded(error, [&] {
-    *instance = reinterpret_cast<strata_instance*>(new Instance(host, read_options(host)));
-  });
+  return guarded(
+      error, [&] { *instance = reinterpret_cast<strata_instance*>(new Instance(host, read_options(host))); });
 }
 
 void destroy(strata_instance* instance) { delete &self(instance); }
 
-strata_status bind_device(strata_instance* instance, const strata_device* device, strata_instance* device_instance,
-                          int32_t index, strata_error* error) {
+strata_status bind_device(strata_instance* instance, const strata_device* device,
+                          strata_instance* device_instance, int32_t index, strata_error* error) {
   return guarded(error, [&] { self(instance).bind(device, device_instance, index); });
 }
 
 strata_status info(strata_instance* instance, strata_model_info* out, strata_error* error) {
   return guarded(error, [&] {
-    if (out->struct_size < sizeof(strata_model_info)) fail(STRATA_INVALID, "model info of %u bytes is too small", out->struct_size);
+    if (out->struct_size < sizeof(strata_model_info))
+      fail(STRATA_INVALID, "model info of %u bytes is too small", out->struct_size);
     self(instance).describe(*out);
   });
 }
 
-strata_status identity_fields(strata_instance* instance, strata_pair_visitor visit, void* ctx, strata_error* error) {
+strata_status identity_fields(strata_instance* instance, strata_pair_visitor visit, void* ctx,
+                              strata_error* error) {
   return guarded(error, [&] { self(instance).identity(visit, ctx); });
 }
 
@@ -62,8 +63,9 @@ std::string_view view(strata_text text) {
   return text.length == 0 ? std::string_view() : std::string_view(text.data, text.length);
 }
 
-strata_status tokenize(strata_instance* instance, strata_text text, int32_t add_special, int32_t parse_special,
-                       int32_t* tokens, uint32_t capacity, uint32_t* count, strata_error* error) {
+strata_status tokenize(strata_instance* instance, strata_text text, int32_t add_special,
+                       int32_t parse_special, int32_t* tokens, uint32_t capacity, uint32_t* count,
+                       strata_error* error) {
   return guarded(error, [&] {
     const auto all = self(instance).model().tokenize(view(text), add_special != 0, parse_special != 0);
     *count = static_cast<uint32_t>(all.size());
@@ -88,9 +90,9 @@ strata_status chat_template(strata_instance* instance, char* text, uint64_t capa
   return guarded(error, [&] { copy_out(self(instance).chat().template_text(), text, capacity, length); });
 }
 
-strata_status apply_chat_template(strata_instance* instance, const strata_chat_message* messages, uint32_t count,
-                                  int32_t add_generation_prompt, char* text, uint64_t capacity, uint64_t* length,
-                                  strata_error* error) {
+strata_status apply_chat_template(strata_instance* instance, const strata_chat_message* messages,
+                                  uint32_t count, int32_t add_generation_prompt, char* text,
+                                  uint64_t capacity, uint64_t* length, strata_error* error) {
   return guarded(error, [&] {
     std::vector<std::pair<std::string, std::string>> all;
     for (uint32_t i = 0; i < count; ++i) all.emplace_back(view(messages[i].role), view(messages[i].content));
@@ -98,8 +100,8 @@ strata_status apply_chat_template(strata_instance* instance, const strata_chat_m
   });
 }
 
-strata_status chat_format(strata_instance* instance, strata_text request, strata_pair_visitor visit, void* ctx,
-                          strata_error* error) {
+strata_status chat_format(strata_instance* instance, strata_text request, strata_pair_visitor visit,
+                          void* ctx, strata_error* error) {
   return guarded(error, [&] {
     const FormattedChat chat = self(instance).chat().format(std::string(view(request)));
     const auto pair = [&](std::string_view key, std::string_view value) {
@@ -113,8 +115,8 @@ strata_status chat_format(strata_instance* instance, strata_text request, strata
   });
 }
 
-strata_status chat_parse(strata_instance* instance, strata_text parser, strata_text text, int32_t final, char* json,
-                         uint64_t capacity, uint64_t* length, strata_error* error) {
+strata_status chat_parse(strata_instance* instance, strata_text parser, strata_text text, int32_t final,
+                         char* json, uint64_t capacity, uint64_t* length, strata_error* error) {
   return guarded(error, [&] {
     const std::string message =
         self(instance).chat().parse(std::string(view(parser)), std::string(view(text)), final != 0);
@@ -137,8 +139,8 @@ strata_status sampler_sample(strata_instance* instance, strata_sampler* sampler,
   return guarded(error, [&] { *token = of(sampler).sample(self(instance).slots(), slot); });
 }
 
-strata_status sampler_accept(strata_instance* instance, strata_sampler* sampler, int32_t token, int32_t generated,
-                             strata_error* error) {
+strata_status sampler_accept(strata_instance* instance, strata_sampler* sampler, int32_t token,
+                             int32_t generated, strata_error* error) {
   return guarded(error, [&] {
     self(instance).model().check_tokens(&token, 1);
     of(sampler).accept(token, generated != 0);
@@ -147,8 +149,8 @@ strata_status sampler_accept(strata_instance* instance, strata_sampler* sampler,
 
 void sampler_destroy(strata_instance* /*instance*/, strata_sampler* sampler) { delete &of(sampler); }
 
-strata_status decode(strata_instance* instance, const strata_batch_item* items, uint32_t count, const float** logits,
-                     strata_error* error) {
+strata_status decode(strata_instance* instance, const strata_batch_item* items, uint32_t count,
+                     const float** logits, strata_error* error) {
   return guarded(error, [&] { self(instance).slots().decode({items, count}, logits); });
 }
 
@@ -175,14 +177,15 @@ std::span<const std::byte> source(const void* data, uint64_t bytes) {
   return {static_cast<const std::byte*>(data), bytes};
 }
 
-strata_status export_block(strata_instance* instance, int32_t slot, uint32_t stage, uint32_t first, uint32_t count,
-                           void* to, uint64_t capacity, void* /*stream*/, strata_error* error) {
+strata_status export_block(strata_instance* instance, int32_t slot, uint32_t stage, uint32_t first,
+                           uint32_t count, void* to, uint64_t capacity, void* /*stream*/,
+                           strata_error* error) {
   return guarded(error,
                  [&] { self(instance).slots().export_block(slot, stage, first, count, room(to, capacity)); });
 }
 
-strata_status export_checkpoint(strata_instance* instance, int32_t slot, uint32_t stage, void* to, uint64_t capacity,
-                                void* /*stream*/, uint64_t* bytes, strata_error* error) {
+strata_status export_checkpoint(strata_instance* instance, int32_t slot, uint32_t stage, void* to,
+                                uint64_t capacity, void* /*stream*/, uint64_t* bytes, strata_error* error) {
   return guarded(error,
                  [&] { *bytes = self(instance).slots().export_checkpoint(slot, stage, room(to, capacity)); });
 }
@@ -192,16 +195,17 @@ strata_status import_begin(strata_instance* instance, int32_t slot, const int32_
   return guarded(error, [&] { *import = self(instance).slots().begin(slot, tokens, count); });
 }
 
-strata_status import_block(strata_instance* instance, uint64_t import, uint32_t stage, uint32_t first, uint32_t count,
-                           const void* from, uint64_t bytes, void* /*stream*/, strata_error* error) {
+strata_status import_block(strata_instance* instance, uint64_t import, uint32_t stage, uint32_t first,
+                           uint32_t count, const void* from, uint64_t bytes, void* /*stream*/,
+                           strata_error* error) {
   return guarded(error,
                  [&] { self(instance).slots().add_block(import, stage, first, count, source(from, bytes)); });
 }
 
 strata_status import_checkpoint(strata_instance* instance, uint64_t import, uint32_t stage, uint32_t position,
                                 const void* from, uint64_t bytes, void* /*stream*/, strata_error* error) {
-  return guarded(error,
-                 [&] { self(instance).slots().add_checkpoint(import, stage, position, source(from, bytes)); });
+  return guarded(
+      error, [&] { self(instance).slots().add_checkpoint(import, stage, position, source(from, bytes)); });
 }
 
 strata_status import_commit(strata_instance* instance, uint64_t import, strata_error* error) {

@@ -1,4 +1,5 @@
-// One request's sampler: llama-common's chain with an optional grammar. Borrows the model. Throws Failure. One thread.
+// One request's sampler: llama-common's chain with an optional grammar. Borrows the model. Throws Failure.
+// One thread.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,8 @@ class RequestSampler {
 
   // From the logits that the last decode gave this slot.
   [[nodiscard]] int32_t sample(const Slots& slots, int32_t slot);
-  // A token that stands in the conversation now. generated: it was sampled here, so the grammar moves with it.
+  // A token that stands in the conversation now. generated: it was sampled here, so the grammar moves with
+  // it.
   void accept(int32_t token, bool generated);
 
  private:

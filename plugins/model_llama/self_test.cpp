@@ -11,7 +11,7 @@
 namespace strata::llama {
 namespace {
 
-constexpr uint32_t kFirst = 4;       // two lengths that give the sizes
+constexpr uint32_t kFirst = 4;  // two lengths that give the sizes
 constexpr uint32_t kMeasured = 8;
 constexpr uint32_t kPrompt = 40;
 constexpr uint32_t kContinued = 3;
@@ -26,9 +26,7 @@ using Logits = std::vector<float>;
 class SelfTest {
  public:
   SelfTest(const LoadedModel& model, const Options& options)
-      : model_(model),
-        context_(make_context(model, options, {1024, 4, 4})),
-        state_(context_.get()) {}
+      : model_(model), context_(make_context(model, options, {1024, 4, 4})), state_(context_.get()) {}
 
   StateAbilities run(Granularity wanted);
 
@@ -80,7 +78,8 @@ bool SelfTest::equal(llama_seq_id restored) {
 
 PartSize size_from(uint64_t at_first, uint64_t at_measured) {
   PartSize size;
-  size.per_token = at_measured > at_first ? (at_measured - at_first + kMeasured - kFirst - 1) / (kMeasured - kFirst) : 0;
+  size.per_token =
+      at_measured > at_first ? (at_measured - at_first + kMeasured - kFirst - 1) / (kMeasured - kFirst) : 0;
   size.base = at_measured - std::min(at_measured, size.per_token * kMeasured);
   return size;
 }
@@ -88,7 +87,9 @@ PartSize size_from(uint64_t at_first, uint64_t at_measured) {
 // Reads the prompt, and on the way takes the sizes at two lengths.
 void SelfTest::measure(StateAbilities& found, bool parts) {
   constexpr uint64_t kFrame = 16;
-  const auto whole = [&] { return llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE); };
+  const auto whole = [&] {
+    return llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE);
+  };
   const auto side = [&] { return parts ? state_.side_bytes(kSource) : 0; };
   read(kSource, 0, kFirst);
   const uint64_t whole_first = whole();
@@ -133,14 +134,17 @@ StateAbilities SelfTest::run(Granularity wanted) {
   try {
     measure(found, parts);
   } catch (const Failure& failure) {
-    if (failure.status() != STRATA_UNSUPPORTED || llama_memory_seq_pos_max(llama_get_memory(context_.get()), kSource) + 1 <
-                                                      static_cast<llama_pos>(kMeasured))
+    if (failure.status() != STRATA_UNSUPPORTED ||
+        llama_memory_seq_pos_max(llama_get_memory(context_.get()), kSource) + 1 <
+            static_cast<llama_pos>(kMeasured))
       throw;
     found.why_whole = failure.what();
     read(kSource, kMeasured, kPrompt);
-    found.layout.whole = size_from(0, llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE));
+    found.layout.whole =
+        size_from(0, llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE));
   }
-  if (found.why_whole.empty() && !found.layout.has_blocks()) found.why_whole = "the model keeps nothing by token";
+  if (found.why_whole.empty() && !found.layout.has_blocks())
+    found.why_whole = "the model keeps nothing by token";
   // A cache that forgets what left its window, without a side part that would say so.
   if (found.why_whole.empty() && !found.layout.has_side() && llama_model_n_swa(model_.get()) > 0)
     found.why_whole = "the cache forgets old tokens and cannot show which";
@@ -173,7 +177,9 @@ StateAbilities SelfTest::run(Granularity wanted) {
     try {
       whole_exact = equal_after_whole(found.layout);
     } catch (const Failure& failure) {
-      if (!blocks) fail(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(), failure.what());
+      if (!blocks)
+        fail(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(),
+             failure.what());
     }
   }
   if (blocks && !blocks_exact && whole_exact && wanted == Granularity::automatic) {

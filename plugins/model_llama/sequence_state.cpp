@@ -34,13 +34,15 @@ class ScratchUse {
 unsigned long long wide(uint64_t value) { return value; }
 
 uint8_t* bytes_of(std::span<std::byte> data) { return reinterpret_cast<uint8_t*>(data.data()); }
-const uint8_t* bytes_of(std::span<const std::byte> data) { return reinterpret_cast<const uint8_t*>(data.data()); }
+const uint8_t* bytes_of(std::span<const std::byte> data) {
+  return reinterpret_cast<const uint8_t*>(data.data());
+}
 
 PartSize rule(uint64_t at_half, uint64_t at_full, uint32_t half, uint32_t full) {
   PartSize size;
   if (at_full < at_half || (at_full - at_half) % (full - half) != 0)
-    fail(STRATA_UNSUPPORTED, "the state's size follows no rule: %llu bytes at %u tokens, %llu at %u", wide(at_half),
-         half, wide(at_full), full);
+    fail(STRATA_UNSUPPORTED, "the state's size follows no rule: %llu bytes at %u tokens, %llu at %u",
+         wide(at_half), half, wide(at_full), full);
   size.per_token = (at_full - at_half) / (full - half);
   if (size.per_token * half > at_half) fail(STRATA_UNSUPPORTED, "the state's size follows no rule");
   size.base = at_half - size.per_token * half;
@@ -74,7 +76,8 @@ StateLayout SequenceState::measure(llama_seq_id sequence, uint32_t tokens) {
     std::vector<std::byte> data(empty_side);
     read_scratch(data, kSideOnly);
     layout.empty_side.assign(data.begin() + kHeaderBytes, data.end());
-    if (empty_all < empty_side || side < kHeaderBytes) fail(STRATA_UNSUPPORTED, "the state has an unknown form");
+    if (empty_all < empty_side || side < kHeaderBytes)
+      fail(STRATA_UNSUPPORTED, "the state has an unknown form");
   }
   const uint32_t half = tokens / 2;
   layout.block = rule(block_bytes(sequence, 0, half), block_bytes(sequence, 0, tokens), half, tokens);
@@ -93,7 +96,8 @@ void SequenceState::read_scratch(std::span<std::byte> to, llama_state_seq_flags 
 void SequenceState::export_block(const StateLayout& layout, llama_seq_id from, uint32_t first, uint32_t count,
                                  std::span<std::byte> to) {
   const ScratchUse use(memory_);
-  llama_memory_seq_cp(memory_, from, kScratch, static_cast<llama_pos>(first), static_cast<llama_pos>(first + count));
+  llama_memory_seq_cp(memory_, from, kScratch, static_cast<llama_pos>(first),
+                      static_cast<llama_pos>(first + count));
   if (!layout.has_side()) return read_scratch(to, kAll);
   buffer_.resize(scratch_size(kAll));
   read_scratch(buffer_, kAll);
@@ -113,10 +117,12 @@ void SequenceState::import_block(const StateLayout& layout, llama_seq_id into, u
   }
   if (llama_state_seq_set_data_ext(context_, bytes_of(data), data.size(), kScratch, kAll) != data.size())
     fail(STRATA_CORRUPT, "llama.cpp refused the block of %u tokens at %u", count, first);
-  llama_memory_seq_cp(memory_, kScratch, into, static_cast<llama_pos>(first), static_cast<llama_pos>(first + used));
+  llama_memory_seq_cp(memory_, kScratch, into, static_cast<llama_pos>(first),
+                      static_cast<llama_pos>(first + used));
 }
 
-uint64_t SequenceState::export_framed(llama_seq_id from, uint32_t position, bool whole, std::span<std::byte> to) {
+uint64_t SequenceState::export_framed(llama_seq_id from, uint32_t position, bool whole,
+                                      std::span<std::byte> to) {
   const llama_state_seq_flags flags = whole ? kAll : kSideOnly;
   const ScratchUse use(memory_);
   llama_memory_seq_cp(memory_, from, kScratch, -1, -1);
@@ -135,7 +141,8 @@ bool SequenceState::frame_fits(std::span<const std::byte> from, uint32_t positio
   Frame frame;
   if (from.size() < sizeof frame) return false;
   std::memcpy(&frame, from.data(), sizeof frame);
-  return frame.magic == Frame{}.magic && frame.position == position && frame.bytes == from.size() - sizeof frame;
+  return frame.magic == Frame{}.magic && frame.position == position &&
+         frame.bytes == from.size() - sizeof frame;
 }
 
 void SequenceState::import_framed(llama_seq_id into, bool whole, std::span<const std::byte> from) {

@@ -1,9 +1,11 @@
-// The state of llama.cpp's sequences as blocks, checkpoints and whole states (design of the model plugin: docs/model-llama.md).
+// The state of llama.cpp's sequences as blocks, checkpoints and whole states (design of the model plugin:
+// docs/model-llama.md).
 //
-// One sequence id, kScratch, is never anybody's: everything is exported from it and imported through it, because the id
-// stands in the data, and because a copy between sequences only marks cells. Exported data is llama.cpp's own, with the
-// part that a block does not have (the side state: sliding window, recurrent) cut off and put back empty.
-// Borrows the context. Every function throws Failure and leaves no scratch cells behind. One thread at a time.
+// One sequence id, kScratch, is never anybody's: everything is exported from it and imported through it,
+// because the id stands in the data, and because a copy between sequences only marks cells. Exported data is
+// llama.cpp's own, with the part that a block does not have (the side state: sliding window, recurrent) cut
+// off and put back empty. Borrows the context. Every function throws Failure and leaves no scratch cells
+// behind. One thread at a time.
 #pragma once
 
 #include <llama.h>
@@ -24,10 +26,10 @@ struct PartSize {
 
 // How the state of one model in one configuration is laid out; measured once.
 struct StateLayout {
-  PartSize block;                      // per_token 0: the model keeps nothing by token
-  PartSize side;                       // with its frame; both 0: there is none
-  PartSize whole;                      // with its frame
-  std::vector<std::byte> empty_side;   // of a sequence without tokens
+  PartSize block;                     // per_token 0: the model keeps nothing by token
+  PartSize side;                      // with its frame; both 0: there is none
+  PartSize whole;                     // with its frame
+  std::vector<std::byte> empty_side;  // of a sequence without tokens
   [[nodiscard]] bool has_blocks() const { return block.per_token != 0; }
   [[nodiscard]] bool has_side() const { return side.base != 0; }
 };
@@ -46,8 +48,8 @@ class SequenceState {
   void export_block(const StateLayout& layout, llama_seq_id from, uint32_t first, uint32_t count,
                     std::span<std::byte> to);
   // Only the first `used` of the block's tokens are taken.
-  void import_block(const StateLayout& layout, llama_seq_id into, uint32_t first, uint32_t count, uint32_t used,
-                    std::span<const std::byte> from);
+  void import_block(const StateLayout& layout, llama_seq_id into, uint32_t first, uint32_t count,
+                    uint32_t used, std::span<const std::byte> from);
 
   // The side part, or everything. Both return the bytes written, frame included.
   uint64_t export_framed(llama_seq_id from, uint32_t position, bool whole, std::span<std::byte> to);

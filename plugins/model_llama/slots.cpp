@@ -21,8 +21,8 @@ ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t 
   return shape;
 }
 
-Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities abilities, uint32_t context_tokens,
-             uint32_t tokens_per_block)
+Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities abilities,
+             uint32_t context_tokens, uint32_t tokens_per_block)
     : model_(model),
       abilities_(std::move(abilities)),
       context_tokens_(context_tokens),
@@ -46,7 +46,9 @@ void Slots::check_stage(uint32_t stage) const {
   if (stage != 0) fail(STRATA_INVALID, "stage %u of 1 does not exist", stage);
 }
 
-int32_t Slots::logits_row(int32_t slot) const { return is_slot(slot) ? rows_[static_cast<size_t>(slot)] : -1; }
+int32_t Slots::logits_row(int32_t slot) const {
+  return is_slot(slot) ? rows_[static_cast<size_t>(slot)] : -1;
+}
 
 void Slots::check_item(std::span<const strata_batch_item> items, size_t index) const {
   const strata_batch_item& item = items[index];
@@ -58,8 +60,8 @@ void Slots::check_item(std::span<const strata_batch_item> items, size_t index) c
   if (item.position != held)
     fail(STRATA_INVALID, "slot %d: position %u, but it holds %u tokens", item.slot, item.position, held);
   if (item.token_count > context_tokens_ - held)
-    fail(STRATA_INVALID, "slot %d: %u tokens after %u exceed the context of %u", item.slot, item.token_count, held,
-         context_tokens_);
+    fail(STRATA_INVALID, "slot %d: %u tokens after %u exceed the context of %u", item.slot, item.token_count,
+         held, context_tokens_);
   model_.check_tokens(item.tokens, item.token_count);
 }
 
@@ -125,17 +127,19 @@ void Slots::undo_decode(std::span<const strata_batch_item> items) {
 void Slots::truncate(int32_t slot, uint32_t tokens) {
   check_slot(slot);
   const uint32_t held = length(slot);
-  if (tokens > held) fail(STRATA_INVALID, "slot %d holds %u tokens and cannot be cut to %u", slot, held, tokens);
+  if (tokens > held)
+    fail(STRATA_INVALID, "slot %d holds %u tokens and cannot be cut to %u", slot, held, tokens);
   if (tokens == held) return;
   if (tokens == 0) return clear(slot);
-  // With a window llama.cpp says yes although the tokens before `tokens` are gone, and the next answer is wrong.
+  // With a window llama.cpp says yes although the tokens before `tokens` are gone, and the next answer is
+  // wrong.
   const uint32_t needed_from = window_ > 0 ? tokens - std::min(tokens, window_) : 0;
   const bool in_window = state_.first_position(sequence(slot)) <= static_cast<llama_pos>(needed_from);
   const bool possible = abilities_.blocks && in_window && !llama_model_is_recurrent(model_.get()) &&
                         !llama_model_is_hybrid(model_.get());
   if (!possible)
-    fail(STRATA_UNSUPPORTED, "slot %d: this state exists only at %u tokens and cannot be cut to %u", slot, held,
-         tokens);
+    fail(STRATA_UNSUPPORTED, "slot %d: this state exists only at %u tokens and cannot be cut to %u", slot,
+         held, tokens);
   lengths_[static_cast<size_t>(slot)] = tokens;
   retire(sequence(slot), tokens, held - tokens);
 }
@@ -158,14 +162,15 @@ void Slots::check_block(uint32_t stage, uint32_t first, uint32_t count) const {
     fail(STRATA_INVALID, "tokens [%u, +%u) are not a block of at most %u", first, count, tokens_per_block_);
 }
 
-void Slots::export_block(int32_t slot, uint32_t stage, uint32_t first, uint32_t count, std::span<std::byte> to) {
+void Slots::export_block(int32_t slot, uint32_t stage, uint32_t first, uint32_t count,
+                         std::span<std::byte> to) {
   check_slot(slot);
   check_block(stage, first, count);
   if (uint64_t{first} + count > length(slot))
     fail(STRATA_INVALID, "block [%u, +%u) ends beyond the slot's %u tokens", first, count, length(slot));
   if (to.size() != block_bytes(stage, count))
-    fail(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count, wide(block_bytes(stage, count)),
-         wide(to.size()));
+    fail(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count,
+         wide(block_bytes(stage, count)), wide(to.size()));
   state_.export_block(abilities_.layout, sequence(slot), first, count, to);
 }
 
@@ -208,16 +213,17 @@ uint32_t Slots::used_tokens(const Import& import, uint32_t block, uint32_t count
   return std::min(count, import.tokens - block * tokens_per_block_);
 }
 
-// Cells are given out in the order of import, and attention sums in the order of cells: a block that comes before its
-// predecessors waits for them, so that the restored conversation adds up as the stored one did.
-void Slots::add_block(uint64_t id, uint32_t stage, uint32_t first, uint32_t count, std::span<const std::byte> from) {
+// Cells are given out in the order of import, and attention sums in the order of cells: a block that comes
+// before its predecessors waits for them, so that the restored conversation adds up as the stored one did.
+void Slots::add_block(uint64_t id, uint32_t stage, uint32_t first, uint32_t count,
+                      std::span<const std::byte> from) {
   Import& import = find(id);
   check_block(stage, first, count);
   if (first >= import.tokens)
     fail(STRATA_INVALID, "block at %u lies beyond the import's %u tokens", first, import.tokens);
   if (from.size() != block_bytes(stage, count))
-    fail(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count, wide(block_bytes(stage, count)),
-         wide(from.size()));
+    fail(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count,
+         wide(block_bytes(stage, count)), wide(from.size()));
   const uint32_t block = first / tokens_per_block_;
   if (block > import.placed) {
     import.early[block].assign(from.begin(), from.end());
@@ -250,8 +256,8 @@ void Slots::place_early(Import& import) {
   while (import.placed < import.early.size() && !import.early[import.placed].empty()) {
     const std::vector<std::byte> bytes = std::move(import.early[import.placed]);
     import.early[import.placed].clear();
-    const auto count =
-        static_cast<uint32_t>((bytes.size() - abilities_.layout.block.base) / abilities_.layout.block.per_token);
+    const auto count = static_cast<uint32_t>((bytes.size() - abilities_.layout.block.base) /
+                                             abilities_.layout.block.per_token);
     place(import, import.placed, count, bytes);
   }
 }
@@ -272,7 +278,8 @@ void Slots::check_complete(const Import& import) const {
     const uint32_t need = used_tokens(import, block, tokens_per_block_);
     const uint32_t held = block < import.placed ? import.held[block] : 0;
     if (held < need)
-      fail(STRATA_INVALID, "%u of the %u tokens from %u are missing", need - held, need, block * tokens_per_block_);
+      fail(STRATA_INVALID, "%u of the %u tokens from %u are missing", need - held, need,
+           block * tokens_per_block_);
   }
   if (abilities_.needs_checkpoints() && import.checkpoint.empty())
     fail(STRATA_INVALID, "the checkpoint at %u is missing", import.tokens);

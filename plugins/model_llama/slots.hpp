@@ -1,13 +1,14 @@
 // The slots of one bound instance: conversations in llama.cpp's cache, decoded, cut, taken out and put back.
 //
-// Sequences: 0 is scratch, then one per slot, then one per staged import, then the retired tokens. The cache has room for
-// every slot and every staged import at full context, so an import never needs the slot's own cells. Copies are done when
-// a call returns.
+// Sequences: 0 is scratch, then one per slot, then one per staged import, then the retired tokens. The cache
+// has room for every slot and every staged import at full context, so an import never needs the slot's own
+// cells. Copies are done when a call returns.
 //
-// Attention adds up in the order of cells, and llama.cpp gives the lowest free cells first: a cell that is freed below a
-// conversation's own would take its next token, and the sum would round otherwise than it did before. So what a slot drops
-// is kept as retired tokens, and given back together, when they are more than what lives or when cells run out.
-// Borrows the model. Throws Failure; whatever throws has changed no slot unless it says so. One thread at a time.
+// Attention adds up in the order of cells, and llama.cpp gives the lowest free cells first: a cell that is
+// freed below a conversation's own would take its next token, and the sum would round otherwise than it did
+// before. So what a slot drops is kept as retired tokens, and given back together, when they are more than
+// what lives or when cells run out. Borrows the model. Throws Failure; whatever throws has changed no slot
+// unless it says so. One thread at a time.
 #pragma once
 
 #include <span>
@@ -24,8 +25,12 @@ class Slots {
   Slots(const LoadedModel& model, const Options& options, StateAbilities abilities, uint32_t context_tokens,
         uint32_t tokens_per_block);
 
-  [[nodiscard]] bool is_slot(int32_t slot) const { return slot >= 0 && static_cast<uint32_t>(slot) < lengths_.size(); }
-  [[nodiscard]] uint32_t length(int32_t slot) const { return is_slot(slot) ? lengths_[static_cast<size_t>(slot)] : 0; }
+  [[nodiscard]] bool is_slot(int32_t slot) const {
+    return slot >= 0 && static_cast<uint32_t>(slot) < lengths_.size();
+  }
+  [[nodiscard]] uint32_t length(int32_t slot) const {
+    return is_slot(slot) ? lengths_[static_cast<size_t>(slot)] : 0;
+  }
   [[nodiscard]] llama_context* context() const { return context_.get(); }
   // The row of the last decode that holds this slot's logits; -1: none.
   [[nodiscard]] int32_t logits_row(int32_t slot) const;
@@ -40,7 +45,8 @@ class Slots {
   [[nodiscard]] uint64_t export_checkpoint(int32_t slot, uint32_t stage, std::span<std::byte> to);
 
   [[nodiscard]] uint64_t begin(int32_t slot, const int32_t* tokens, uint32_t count);
-  void add_block(uint64_t import, uint32_t stage, uint32_t first, uint32_t count, std::span<const std::byte> from);
+  void add_block(uint64_t import, uint32_t stage, uint32_t first, uint32_t count,
+                 std::span<const std::byte> from);
   void add_checkpoint(uint64_t import, uint32_t stage, uint32_t position, std::span<const std::byte> from);
   void commit(uint64_t import);
   void abort(uint64_t import);
@@ -51,10 +57,10 @@ class Slots {
     int32_t slot = 0;
     uint32_t tokens = 0;
     llama_seq_id staging = 0;
-    std::vector<uint32_t> held;                     // tokens of each block that are there
-    std::vector<std::vector<std::byte>> early;      // blocks that came before their predecessors
-    uint32_t placed = 0;                            // blocks in the cache
-    std::vector<std::byte> checkpoint;              // put in at the commit: blocks that come later would clear it
+    std::vector<uint32_t> held;                 // tokens of each block that are there
+    std::vector<std::vector<std::byte>> early;  // blocks that came before their predecessors
+    uint32_t placed = 0;                        // blocks in the cache
+    std::vector<std::byte> checkpoint;          // put in at the commit: blocks that come later would clear it
   };
 
   static llama_seq_id sequence(int32_t slot) { return slot + 1; }
@@ -93,7 +99,9 @@ class Slots {
   uint64_t next_import_ = 1;
 };
 
-// What a context of `options` needs: one cache for slots, staged imports and the part of a block beyond an import's end.
-[[nodiscard]] ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t tokens_per_block);
+// What a context of `options` needs: one cache for slots, staged imports and the part of a block beyond an
+// import's end.
+[[nodiscard]] ContextShape shape_of(const Options& options, uint32_t context_tokens,
+                                    uint32_t tokens_per_block);
 
 }  // namespace strata::llama

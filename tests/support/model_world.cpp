@@ -62,7 +62,8 @@ LlamaModels find_llama_models() {
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
     if (entry.path().extension() == ".gguf") found.files.push_back(entry.path());
   std::ranges::sort(found.files);
-  if (found.files.empty()) found.why_not = "no model files in " + folder.string() + " (STRATA_SHARED names its parent)";
+  if (found.files.empty())
+    found.why_not = "no model files in " + folder.string() + " (STRATA_SHARED names its parent)";
   return found;
 }
 
@@ -78,7 +79,7 @@ ModelWorldOptions tiny_llama(const std::string& file, const std::string& granula
   options.plugin = "llama";
   options.tokens_at_once = 1;
   options.plugin_file = llama_models().plugin_file;
-  options.model = {{"path", file},    {"state_granularity", granularity}, {"slots", "3"},
+  options.model = {{"path", file},     {"state_granularity", granularity}, {"slots", "3"},
                    {"context", "256"}, {"tokens_per_block", "16"},         {"threads", "1"}};
   return options;
 }

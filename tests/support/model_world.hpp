@@ -32,8 +32,8 @@ struct ModelWorldOptions {
 [[nodiscard]] PluginOptions tiny_reference(const std::string& layout, uint32_t stages,
                                            const std::string& state);
 
-// The tiny models of every kind of state, and what runs them: STRATA_SHARED names their folder's parent, else ../shared
-// beside the source tree. `why_not` says what is missing; everything else is empty then.
+// The tiny models of every kind of state, and what runs them: STRATA_SHARED names their folder's parent, else
+// ../shared beside the source tree. `why_not` says what is missing; everything else is empty then.
 struct LlamaModels {
   std::string plugin_file;
   std::vector<std::string> files;  // sorted

@@ -30,6 +30,7 @@ Generate full_generate() {
   line.keep = false;
   line.use_cache = false;
   line.ignore_end = true;
+  line.grammar = "root ::= \"100%\"\n";
   line.media = {{1, 0xabc}, {3, 0xffffffffffffffff}};
   line.borders = {2, 4};
   line.tokens = {1, 2, 3, 2147483647};
