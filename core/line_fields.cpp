@@ -63,35 +63,6 @@ bool is_free_text(std::string_view text) {
   return !text.empty() && std::none_of(text.begin(), text.end(), is_control);
 }
 
-std::string percent_encoded(std::string_view value) {
-  std::string out;
-  for (const char c : value) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte <= 0x20 || byte == 0x7F || c == '%')
-      out += fmt::format("%{:02X}", byte);
-    else
-      out += c;
-  }
-  return out;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    unsigned byte = 0;
-    const char* digits = text.data() + i + 1;
-    if (text.size() - i < 3 || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
-      return std::nullopt;
-    out += static_cast<char>(byte);
-    i += 2;
-  }
-  return out;
-}
-
 Error Cursor::bad(std::string_view field) const {
   return make_error(ErrorCode::invalid, fmt::format("{}: bad or missing {}", name_, field));
 }
@@ -131,6 +102,35 @@ Result<NamedLine> open_line(std::string_view line) {
   const bool alone = space == std::string_view::npos;
   const std::string_view name = line.substr(0, space);
   return NamedLine{name, Cursor(name, alone ? std::string_view() : line.substr(space + 1), alone)};
+}
+
+std::string percent_encoded(std::string_view value) {
+  std::string out;
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte <= 0x20 || byte == 0x7F || c == '%')
+      out += fmt::format("%{:02X}", byte);
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    unsigned byte = 0;
+    const char* digits = text.data() + i + 1;
+    if (text.size() - i < 3 || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
+      return std::nullopt;
+    out += static_cast<char>(byte);
+    i += 2;
+  }
+  return out;
 }
 
 }  // namespace strata::lines

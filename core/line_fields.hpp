@@ -22,7 +22,7 @@ namespace strata::lines {
 [[nodiscard]] std::string format_real(double value);         // shortest that reads back equal
 [[nodiscard]] std::string free_text(std::string_view text);  // without control characters, never empty
 [[nodiscard]] bool is_free_text(std::string_view text);
-// One word whatever the bytes are: controls, spaces and % become %XX.
+// Any bytes as one word of a line.
 [[nodiscard]] std::string percent_encoded(std::string_view value);
 [[nodiscard]] std::optional<std::string> percent_decoded(std::string_view text);
 

@@ -2,8 +2,7 @@
 // A decoder refuses every line that is not exactly of a known form; numbers are plain decimal without sign or
 // exponent in integers, finite and non-negative (log probabilities and the two additive penalties may be
 // negative). Encoders write every field; control characters in free text become spaces, so that a text never
-// ends a line early, and INFO values and grammars are percent-encoded where they hold spaces. Pure functions,
-// thread-safe.
+// ends a line early, and INFO values are percent-encoded where they hold spaces. Pure functions, thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +43,10 @@ struct Generate {
   bool keep = true;              // checkpoint=0|1: a one-shot request that must not push out others
   bool use_cache = true;         // cache=0|1: reuse stored state
   bool ignore_end = false;       // ignore_end=0|1: end-of-generation tokens do not stop
+  std::string grammar;           // percent-encoded on the line: constrains the answer, for the model's own sampler
   std::vector<MediaMark> media;  // start:digest,…
   std::vector<uint32_t>
       borders;  // borders=<n,n,…>: token positions worth a checkpoint (system prompt end, user messages)
-  std::string grammar;  // percent-encoded on the line: constrains the answer, in the model's own language
   std::vector<Token> tokens;
   bool operator==(const Generate&) const = default;
 };

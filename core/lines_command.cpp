@@ -33,6 +33,13 @@ bool each_item(std::string_view list, size_t max_items, Take take) {
   return false;
 }
 
+bool parse_grammar(std::string_view text, std::string& grammar) {
+  auto decoded = percent_decoded(text);
+  if (!decoded || decoded->empty()) return false;
+  grammar = std::move(*decoded);
+  return true;
+}
+
 bool parse_hex_into(std::string_view text, uint64_t& out) {
   const auto value = parse_hex(text);
   if (value) out = *value;
@@ -59,13 +66,6 @@ bool parse_borders(std::string_view list, std::vector<uint32_t>& borders) {
     borders.push_back(border);
     return true;
   });
-}
-
-bool parse_grammar(std::string_view text, std::string& grammar) {
-  auto decoded = percent_decoded(text);
-  if (!decoded || decoded->empty()) return false;
-  grammar = std::move(*decoded);
-  return true;
 }
 
 bool parse_tokens(std::string_view list, std::vector<Token>& tokens) {
@@ -110,9 +110,9 @@ constexpr std::array kOptions = {
     GenerateOption{"checkpoint", [](std::string_view t, Generate& g) { return parse(t, g.keep); }},
     GenerateOption{"cache", [](std::string_view t, Generate& g) { return parse(t, g.use_cache); }},
     GenerateOption{"ignore_end", [](std::string_view t, Generate& g) { return parse(t, g.ignore_end); }},
+    GenerateOption{"grammar", [](std::string_view t, Generate& g) { return parse_grammar(t, g.grammar); }},
     GenerateOption{"media", [](std::string_view t, Generate& g) { return parse_media(t, g.media); }},
     GenerateOption{"borders", [](std::string_view t, Generate& g) { return parse_borders(t, g.borders); }},
-    GenerateOption{"grammar", [](std::string_view t, Generate& g) { return parse_grammar(t, g.grammar); }},
 };
 
 Status read_option(Cursor& rest, Generate& line, std::array<bool, kOptions.size()>& seen) {
@@ -179,13 +179,13 @@ std::string encode_generate(const Generate& line) {
   if (!line.keep) out += " checkpoint=0";
   if (!line.use_cache) out += " cache=0";
   if (line.ignore_end) out += " ignore_end=1";
+  if (!line.grammar.empty()) out += " grammar=" + percent_encoded(line.grammar);
   const auto to = std::back_inserter(out);
   if (!line.media.empty())
     list(out, "media", line.media,
          [&](const MediaMark& mark) { fmt::format_to(to, "{}:{:016x}", mark.start, mark.digest); });
   if (!line.borders.empty())
     list(out, "borders", line.borders, [&](uint32_t border) { fmt::format_to(to, "{}", border); });
-  if (!line.grammar.empty()) out += " grammar=" + percent_encoded(line.grammar);
   list(out, "tokens", line.tokens, [&](Token token) { fmt::format_to(to, "{}", token); });
   return out;
 }

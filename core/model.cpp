@@ -11,4 +11,8 @@ Result<std::string> Model::chat_parse(const std::string&, std::string_view, bool
   return make_error(ErrorCode::unsupported, "this model has no chat formats");
 }
 
+Result<std::unique_ptr<ModelSampler>> Model::make_sampler(const std::string&) {
+  return make_error(ErrorCode::unsupported, "model: this model has no sampler of its own");
+}
+
 }  // namespace strata

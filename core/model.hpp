@@ -52,7 +52,8 @@ struct ModelInfo {
   bool state_in_blocks = true;
   bool staged_import = true;
   bool exact_import = true;
-  bool chat = false;  // chat_format / chat_parse work
+  bool chat = false;      // chat_format / chat_parse work
+  bool sampling = false;  // make_sampler works
   bool tokenizer = true;
 };
 
@@ -89,6 +90,17 @@ struct ChatPrompt {
   std::string parser;              // opaque; goes back into chat_parse
 };
 
+// A model's own sampler for one request (models with `sampling`): what core's cannot do, grammars above all.
+// Dies before its model. One thread at a time, the model's.
+class ModelSampler {
+ public:
+  virtual ~ModelSampler() = default;
+  // From the logits that the last decode gave this slot.
+  virtual Result<Token> sample(SlotId slot) = 0;
+  // A token that stands in the conversation now; generated: it was sampled here, so a grammar moves with it.
+  virtual Status accept(Token token, bool generated) = 0;
+};
+
 using ImportId = uint64_t;
 
 class Model {
@@ -117,6 +129,11 @@ class Model {
   // The answer's text so far → message JSON {"role","content","reasoning_content","tool_calls":[…]}. `final`:
   // it ended.
   virtual Result<std::string> chat_parse(const std::string& parser, std::string_view text, bool final);
+
+  // info().sampling: `params_json` has the keys of GEN (docs/engine-protocol.md), logit_bias [[token, bias]],
+  // and grammar, which is ChatPrompt::grammar or a grammar's own text. unsupported without sampling; invalid:
+  // the grammar is none.
+  virtual Result<std::unique_ptr<ModelSampler>> make_sampler(const std::string& params_json);
 
   // Appends tokens to slots. logits[i] is for batch[i]: vocabulary floats borrowed until the next decode,
   // empty unless want_logits. On an error no slot has changed.

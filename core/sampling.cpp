@@ -80,6 +80,16 @@ Result<SampledToken> Sampler::sample(std::span<const float> logits) {
   return result;
 }
 
+SampledToken Sampler::describe(Token token, std::span<const float> logits) const {
+  SampledToken result;
+  if (params_.logprobs.has_value()) {
+    add_log_probabilities(logits, result);
+    result.logprob += logits[static_cast<size_t>(token)];
+  }
+  result.token = token;
+  return result;
+}
+
 void Sampler::apply_penalties(std::vector<Candidate>& candidates) const {
   const double repeat = params_.repeat_penalty.value_or(1);
   const double presence = params_.presence_penalty.value_or(0);

@@ -40,6 +40,8 @@ class Sampler {
   void accept(std::span<const Token> tokens);
   // Does not accept the token it returns.
   Result<SampledToken> sample(std::span<const float> logits);
+  // A token that was chosen elsewhere, with the log probabilities that were asked for.
+  [[nodiscard]] SampledToken describe(Token token, std::span<const float> logits) const;
 
  private:
   struct Candidate {

@@ -51,7 +51,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
   }
   const std::vector<std::string> left = app.remaining(true);
   if (chosen.empty() && !left.empty()) return fmt::format("unknown command: {}{}", joined(left), see);
-  if (chosen.empty()) return "a command is needed: serve, engine, sessions or plugins" + see;
+  if (chosen.empty()) return "a command is needed: serve, engine, sessions, selftest or plugins" + see;
   std::string message = error.what();
   std::ranges::replace(message, '\n', ' ');
   for (const auto& [option, origin] : origins)
@@ -81,6 +81,7 @@ int run_program(const std::vector<std::string>& arguments, const Environment& en
   add_serve_command(app, exit_status, settings);
   add_engine_command(app, exit_status, settings);
   add_sessions_command(app, exit_status);
+  add_selftest_command(app, exit_status, settings);
   add_plugins_command(app, exit_status);
 
   CompleteArguments complete{arguments, {}};

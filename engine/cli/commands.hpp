@@ -12,5 +12,6 @@ void add_serve_command(CLI::App& app, int& exit_status, Settings& settings);
 void add_engine_command(CLI::App& app, int& exit_status, Settings& settings);
 void add_sessions_command(CLI::App& app, int& exit_status);
 void add_plugins_command(CLI::App& app, int& exit_status);
+void add_selftest_command(CLI::App& app, int& exit_status, Settings& settings);
 
 }  // namespace strata::cli

@@ -102,7 +102,7 @@ class Group {
 
 void add_model(CLI::App& command, ModelSettings& model) {
   Group group(command, "Model");
-  group.text("--model", model.model, "NAME", "model plugin; reference is built in");
+  group.text("--model", model.model, "NAME|FILE", "model plugin (reference is built in), or a GGUF file");
   group.repeated("--model-option", model.options, "KEY=VALUE", "handed to the model plugin (repeatable)")
       ->check(matching("KEY=VALUE", is_key_value));
   group.text("--alias", model.alias, "NAME", "name that clients see; without it the model's own");
@@ -184,6 +184,11 @@ void add_source_options(CLI::App& command, Settings& settings) {
 void refuse_contradiction(const Settings& settings) {
   if (const auto problem = contradiction(settings))
     throw CLI::ValidationError(*problem, CLI::ExitCodes::ValidationError);
+}
+
+void add_model_options(CLI::App& command, Settings& settings) {
+  add_model(command, settings.model);
+  add_plugins(command, settings.plugins);
 }
 
 void add_engine_options(CLI::App& command, Settings& settings, RamDefault ram_default) {

@@ -13,6 +13,7 @@
 #include "engine/cli/commands.hpp"
 #include "engine/cli/logging.hpp"
 #include "engine/cli/options.hpp"
+#include "engine/runtime/model_file.hpp"
 #include "engine/server/server.hpp"
 #include "plugins/host/registry.hpp"
 
@@ -69,7 +70,7 @@ Result<ServerOptions> server_options(const Settings& settings) {
 Result<std::unique_ptr<Model>> open_vocabulary(PluginRegistry& registry, const Settings& settings) {
   const EngineSettings engine = engine_settings(settings);
   STRATA_TRY(load_plugins(registry, engine));
-  return registry.make_vocabulary(engine.model, model_options(engine));
+  return registry.make_vocabulary(model_plugin(engine), model_options(engine));
 }
 
 int complain(const Error& error) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "engine/runtime/constrained_sampler.hpp"
 #include "engine/runtime/prompt_share.hpp"
 #include "engine/runtime/request_report.hpp"
 
@@ -16,6 +17,7 @@ enum class Phase : uint8_t { placing, reading, answering, ended };
 struct Engine::Request {
   lines::Generate ask;
   Sampler sampler;
+  std::unique_ptr<ModelSampler> constrained;  // chooses instead, where there is a grammar
   Phase phase = Phase::placing;
   bool stop = false;
   Placement placement;
@@ -53,16 +55,19 @@ void Engine::generate(lines::Generate ask) {
     ports_.events.emit(lines::Failed{std::nullopt, fmt::format("request {}: the id is in use", id)});
     return;
   }
-  // The sampler works on logits alone: an answer that ignores its grammar would be wrong.
-  if (!ask.grammar.empty())
-    return refuse(id, make_error(ErrorCode::unsupported, "this model cannot hold its answers to a grammar"));
   Result<Sampler> sampler = Sampler::make(ask.sampling, ports_.random.next());
   if (!sampler.ok()) return refuse(id, sampler.error());
   sampler->accept(ask.tokens);
+  std::unique_ptr<ModelSampler> constrained;
+  if (!ask.grammar.empty()) {
+    auto made = make_constrained_sampler(ports_.model, ask, ports_.random.next());
+    if (!made.ok()) return refuse(id, made.error());
+    constrained = std::move(*made);
+  }
   TierRequest wanted{id, ask.tokens, ask.media, ask.borders, ask.salt, ask.slot, ask.use_cache, ask.keep};
   if (const Status admitted = ports_.tiers.admit(std::move(wanted)); !admitted.ok())
     return refuse(id, admitted.error());
-  requests_.push_back(std::make_unique<Request>(Request{std::move(ask), std::move(*sampler)}));
+  requests_.push_back(std::make_unique<Request>(Request{std::move(ask), std::move(*sampler), std::move(constrained)}));
   publish_gauges();
 }
 
@@ -225,13 +230,22 @@ void Engine::prompt_finished(Request& request, std::span<const float> logits) {
   choose_token(request, logits);
 }
 
+Result<SampledToken> Engine::sample(Request& request, std::span<const float> logits) {
+  if (request.constrained == nullptr) return request.sampler.sample(logits);
+  STRATA_ASSIGN(const Token token, request.constrained->sample(request.placement.slot));
+  return request.sampler.describe(token, logits);
+}
+
 void Engine::choose_token(Request& request, std::span<const float> logits) {
-  const Result<SampledToken> chosen = request.sampler.sample(logits);
+  const Result<SampledToken> chosen = sample(request, logits);
   if (!chosen.ok()) return fail(request, chosen.error());
   const RequestId id = request.ask.id;
   if (ports_.model.is_end_of_generation(chosen->token) && !request.ask.ignore_end)
     return finish(request, lines::Finish::stop);
   request.sampler.accept(chosen->token);
+  if (request.constrained != nullptr)
+    if (const Status moved = request.constrained->accept(chosen->token, true); !moved.ok())
+      return fail(request, moved.error());
   request.next = chosen->token;
   ++request.generated;
   ports_.events.emit(lines::TokenLine{id, chosen->token});

@@ -93,6 +93,7 @@ class Engine {
   void decode_one_by_one(const Batch& batch);
   void advance(Request& request, std::span<const Token> tokens, std::span<const float> logits);
   void prompt_finished(Request& request, std::span<const float> logits);
+  Result<SampledToken> sample(Request& request, std::span<const float> logits);
   void choose_token(Request& request, std::span<const float> logits);
   void report_progress(Request& request, uint64_t now_ns);
   void finish(Request& request, lines::Finish how);

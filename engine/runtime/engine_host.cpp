@@ -10,6 +10,7 @@
 #include "core/posix/file_system.hpp"
 #include "core/posix/memory_probe.hpp"
 #include "core/posix/random.hpp"
+#include "engine/runtime/model_file.hpp"
 #include "engine/runtime/model_identity.hpp"
 #include "engine/runtime/writer_thread.hpp"
 
@@ -33,11 +34,17 @@ Status load_plugins(PluginRegistry& registry, const EngineSettings& settings) {
       if (name.ends_with(".so")) paths.push_back(settings.plugin_folder + "/" + name);
   }
   for (const std::string& path : paths) STRATA_TRY(registry.load(path));
-  return {};
+  const auto runs_files = [](const PluginDescription& plugin) {
+    return plugin.kind == STRATA_KIND_MODEL && plugin.name == "llama";
+  };
+  if (!is_model_file(settings.model) || std::ranges::any_of(registry.list(), runs_files)) return {};
+  STRATA_ASSIGN(const std::string file, llama_plugin_file());
+  return registry.load(file);
 }
 
 PluginOptions model_options(const EngineSettings& settings) {
   PluginOptions options = settings.model_options;
+  if (is_model_file(settings.model)) options["path"] = settings.model;
   options["slots"] = std::to_string(settings.slots);
   if (settings.context_tokens > 0) options["context"] = std::to_string(settings.context_tokens);
   return options;
@@ -96,7 +103,7 @@ struct EngineHost::Parts {
 
 Status EngineHost::Parts::make_model() {
   STRATA_ASSIGN(device, registry.make_device(settings.device, {}));
-  STRATA_ASSIGN(model, registry.make_model(settings.model, model_options(settings), *device));
+  STRATA_ASSIGN(model, registry.make_model(model_plugin(settings), model_options(settings), *device));
   STRATA_ASSIGN(identity, identity_of(*model, files));
   const uint64_t bytes = conversation_bytes(*model);
   if (const auto warning = budget_warning(settings.tiers, bytes, model->info().context_tokens))

@@ -14,8 +14,8 @@ extern "C" {
 
 /* plugin.caps_optional of the table: what the functions below can do at all. */
 #define STRATA_MODEL_CAP_TOKENIZER (UINT64_C(1) << 0)
-#define STRATA_MODEL_CAP_CHAT (UINT64_C(1) << 1)     /* chat_format, chat_parse (later minor versions) */
-#define STRATA_MODEL_CAP_SAMPLING (UINT64_C(1) << 2) /* sampler_* (later minor versions) */
+#define STRATA_MODEL_CAP_CHAT (UINT64_C(1) << 1)     /* 1.1: chat_format, chat_parse */
+#define STRATA_MODEL_CAP_SAMPLING (UINT64_C(1) << 2) /* 1.1: sampler_* */
 /* strata_model_info.caps of an instance */
 #define STRATA_MODEL_CAN_TRUNCATE (UINT64_C(1) << 8)
 #define STRATA_MODEL_NEEDS_CHECKPOINTS (UINT64_C(1) << 9)
@@ -49,6 +49,8 @@ typedef struct strata_batch_item { /* frozen array element */
 } strata_batch_item;
 
 typedef void (*strata_pair_visitor)(void* ctx, strata_text first, strata_text second); /* called during the call only */
+
+typedef struct strata_sampler strata_sampler; /* opaque, the plugin's own; 1.1 */
 
 typedef struct strata_model {
   strata_plugin plugin;
@@ -91,6 +93,26 @@ typedef struct strata_model {
                                      const void* from, uint64_t bytes, void* stream, strata_error*);
   strata_status (*import_commit)(strata_instance*, uint64_t import, strata_error*);
   void (*import_abort)(strata_instance*, uint64_t import);
+
+  /* 1.1, with STRATA_MODEL_CAP_CHAT. request_json has the form of OpenAI's chat.completions. Visits pairs: "prompt",
+   * "stop" (any number), "grammar" and "parser" (the plugin's own text; they go back into sampler_create and chat_parse),
+   * "grammar_lazy" ("1": the grammar applies after a trigger only). INVALID with words for the client. */
+  strata_status (*chat_format)(strata_instance*, strata_text request_json, strata_pair_visitor visit, void* ctx,
+                               strata_error*);
+  /* The answer's text so far as message JSON {"role","content","reasoning_content","tool_calls"}. */
+  strata_status (*chat_parse)(strata_instance*, strata_text parser, strata_text text, int32_t final, char* json,
+                              uint64_t capacity, uint64_t* length, strata_error*);
+
+  /* 1.1, with STRATA_MODEL_CAP_SAMPLING. params_json: temperature, top_k, top_p, min_p, seed, repeat_penalty,
+   * presence_penalty, frequency_penalty, repeat_last_n, logit_bias [[token, bias]], grammar. */
+  strata_status (*sampler_create)(strata_instance*, strata_text params_json, strata_sampler** sampler, strata_error*);
+  /* From the logits that the last decode gave this slot. */
+  strata_status (*sampler_sample)(strata_instance*, strata_sampler* sampler, int32_t slot, int32_t* token,
+                                  strata_error*);
+  /* generated: 0 for tokens of the prompt, which no grammar judges. */
+  strata_status (*sampler_accept)(strata_instance*, strata_sampler* sampler, int32_t token, int32_t generated,
+                                  strata_error*);
+  void (*sampler_destroy)(strata_instance*, strata_sampler* sampler); /* before its instance */
 } strata_model;
 
 #ifdef __cplusplus

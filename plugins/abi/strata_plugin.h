@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define STRATA_ABI_MAJOR 1
-#define STRATA_ABI_MINOR 0
+#define STRATA_ABI_MINOR 1
 
 #define STRATA_HAS(ptr, field) \
   ((ptr)->struct_size >= offsetof(__typeof__(*(ptr)), field) + sizeof((ptr)->field) && (ptr)->field)

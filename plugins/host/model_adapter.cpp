@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "core/limits.hpp"
@@ -27,8 +28,23 @@ Error refused(const strata_model& table, const std::string& why) {
   return make_error(ErrorCode::invalid, fmt::format("model plugin {}: {}", table.plugin.name, why));
 }
 
+// Plugins of ABI 1.0 end here.
+constexpr size_t kTableBytes1_0 = offsetof(strata_model, import_abort) + sizeof(strata_model::import_abort);
+
+// Functions of later minor versions: there when the table is long enough.
+template <class Function>
+bool has(const strata_model& table, Function strata_model::*member) {
+  const auto* const begin = reinterpret_cast<const char*>(&table);
+  const auto* const end = reinterpret_cast<const char*>(&(table.*member)) + sizeof(Function);
+  return table.plugin.struct_size >= static_cast<size_t>(end - begin) && table.*member != nullptr;
+}
+
+bool declares(const strata_model& table, uint64_t capability) {
+  return ((table.plugin.caps_optional | table.plugin.caps_required) & capability) != 0;
+}
+
 Status check_functions(const strata_model& table) {
-  if (table.plugin.struct_size < sizeof(strata_model)) return refused(table, "table is too small");
+  if (table.plugin.struct_size < kTableBytes1_0) return refused(table, "table is too small");
   const bool complete = table.bind_device && table.info && table.identity_fields && table.files &&
                         table.chat_template && table.apply_chat_template && table.decode && table.length &&
                         table.truncate && table.clear && table.block_bytes && table.export_block &&
@@ -38,6 +54,14 @@ Status check_functions(const strata_model& table) {
   const bool tokenizer = table.tokenize && table.detokenize && table.is_end_of_generation;
   if ((table.plugin.caps_optional & STRATA_MODEL_CAP_TOKENIZER) != 0 && !tokenizer)
     return refused(table, "declares a tokenizer without its functions");
+  if (declares(table, STRATA_MODEL_CAP_CHAT) &&
+      !(has(table, &strata_model::chat_format) && has(table, &strata_model::chat_parse)))
+    return refused(table, "declares chat without its functions");
+  const bool sampling =
+      has(table, &strata_model::sampler_create) && has(table, &strata_model::sampler_sample) &&
+      has(table, &strata_model::sampler_accept) && has(table, &strata_model::sampler_destroy);
+  if (declares(table, STRATA_MODEL_CAP_SAMPLING) && !sampling)
+    return refused(table, "declares sampling without its functions");
   return {};
 }
 
@@ -93,7 +117,8 @@ ModelInfo to_info(const strata_model& table, const strata_model_info& raw) {
   info.state_in_blocks = (raw.caps & STRATA_MODEL_STATE_IN_BLOCKS) != 0;
   info.staged_import = (raw.caps & STRATA_MODEL_STAGED_IMPORT) != 0;
   info.exact_import = (raw.caps & STRATA_MODEL_EXACT_IMPORT) != 0;
-  info.chat = false;  // the functions come with a later minor version of the table
+  info.chat = declares(table, STRATA_MODEL_CAP_CHAT);
+  info.sampling = declares(table, STRATA_MODEL_CAP_SAMPLING);
   info.tokenizer = (table.plugin.caps_optional & STRATA_MODEL_CAP_TOKENIZER) != 0;
   return info;
 }
@@ -117,6 +142,9 @@ class AdaptedModel final : public Model {
   [[nodiscard]] std::string chat_template() const override;
   Result<std::string> apply_chat_template(std::span<const ChatMessage> messages,
                                           bool add_generation_prompt) override;
+  Result<ChatPrompt> chat_format(const std::string& request_json) override;
+  Result<std::string> chat_parse(const std::string& parser, std::string_view text, bool final) override;
+  Result<std::unique_ptr<ModelSampler>> make_sampler(const std::string& params_json) override;
 
   Status decode(std::span<const BatchItem> batch, std::vector<std::span<const float>>& logits) override;
   [[nodiscard]] uint32_t length(SlotId slot) const override { return table_->length(instance_, slot); }
@@ -255,6 +283,70 @@ Result<std::string> AdaptedModel::apply_chat_template(std::span<const ChatMessag
                                   instance_, views.data(), static_cast<uint32_t>(views.size()),
                                   add_generation_prompt ? 1 : 0, text, capacity, length, error);
                             });
+}
+
+void take_chat_pair(void* ctx, strata_text key, strata_text value) {
+  auto& chat = *static_cast<ChatPrompt*>(ctx);
+  const std::string name = to_string(key);
+  if (name == "prompt") chat.prompt = to_string(value);
+  if (name == "stop") chat.stops.push_back(to_string(value));
+  if (name == "grammar") chat.grammar = to_string(value);
+  if (name == "grammar_lazy") chat.grammar_lazy = to_string(value) == "1";
+  if (name == "parser") chat.parser = to_string(value);
+}
+
+Result<ChatPrompt> AdaptedModel::chat_format(const std::string& request_json) {
+  if (!info_.chat) return Model::chat_format(request_json);
+  ChatPrompt chat;
+  strata_error error = empty_abi_error();
+  STRATA_TRY(from_abi(table_->chat_format(instance_, to_abi(request_json), take_chat_pair, &chat, &error),
+                      error, "model: chat format"));
+  return chat;
+}
+
+Result<std::string> AdaptedModel::chat_parse(const std::string& parser, std::string_view text, bool final) {
+  if (!info_.chat) return Model::chat_parse(parser, text, final);
+  return sized<std::string>(uint64_t{text.size()} * 2 + 1024, "model: chat parse",
+                            [&](char* json, uint64_t capacity, uint64_t* length, strata_error* error) {
+                              return table_->chat_parse(instance_, to_abi(parser), to_abi(text),
+                                                        final ? 1 : 0, json, capacity, length, error);
+                            });
+}
+
+class AdaptedSampler final : public ModelSampler {
+ public:
+  AdaptedSampler(const strata_model* table, strata_instance* instance, strata_sampler* sampler)
+      : table_(table), instance_(instance), sampler_(sampler) {}
+  ~AdaptedSampler() override { table_->sampler_destroy(instance_, sampler_); }
+  AdaptedSampler(const AdaptedSampler&) = delete;
+  AdaptedSampler& operator=(const AdaptedSampler&) = delete;
+
+  Result<Token> sample(SlotId slot) override {
+    Token token = 0;
+    strata_error error = empty_abi_error();
+    STRATA_TRY(
+        from_abi(table_->sampler_sample(instance_, sampler_, slot, &token, &error), error, "model: sample"));
+    return token;
+  }
+  Status accept(Token token, bool generated) override {
+    strata_error error = empty_abi_error();
+    return from_abi(table_->sampler_accept(instance_, sampler_, token, generated ? 1 : 0, &error), error,
+                    "model: sampler");
+  }
+
+ private:
+  const strata_model* table_;
+  strata_instance* instance_;
+  strata_sampler* sampler_;
+};
+
+Result<std::unique_ptr<ModelSampler>> AdaptedModel::make_sampler(const std::string& params_json) {
+  if (!info_.sampling) return Model::make_sampler(params_json);
+  strata_error error = empty_abi_error();
+  strata_sampler* sampler = nullptr;
+  STRATA_TRY(from_abi(table_->sampler_create(instance_, to_abi(params_json), &sampler, &error), error,
+                      "model: sampler"));
+  return std::unique_ptr<ModelSampler>(std::make_unique<AdaptedSampler>(table_, instance_, sampler));
 }
 
 Status AdaptedModel::decode(std::span<const BatchItem> batch, std::vector<std::span<const float>>& logits) {

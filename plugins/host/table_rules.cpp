@@ -66,6 +66,12 @@ constexpr TableFunction kModelFunctions[] = {
     IMPLIED(strata_model, is_end_of_generation, STRATA_MODEL_CAP_TOKENIZER),
     IMPLIED(strata_model, chat_template, STRATA_MODEL_CAP_TOKENIZER),
     IMPLIED(strata_model, apply_chat_template, STRATA_MODEL_CAP_TOKENIZER),
+    IMPLIED(strata_model, chat_format, STRATA_MODEL_CAP_CHAT),
+    IMPLIED(strata_model, chat_parse, STRATA_MODEL_CAP_CHAT),
+    IMPLIED(strata_model, sampler_create, STRATA_MODEL_CAP_SAMPLING),
+    IMPLIED(strata_model, sampler_sample, STRATA_MODEL_CAP_SAMPLING),
+    IMPLIED(strata_model, sampler_accept, STRATA_MODEL_CAP_SAMPLING),
+    IMPLIED(strata_model, sampler_destroy, STRATA_MODEL_CAP_SAMPLING),
 };
 
 #undef HAS
@@ -74,10 +80,15 @@ constexpr TableFunction kModelFunctions[] = {
 constexpr TableRules kDevice{
     sizeof(strata_device), STRATA_DEVICE_CAP_HOST_REGISTER | STRATA_DEVICE_CAP_COPY_BATCH, kDeviceFunctions};
 constexpr TableRules kIo{sizeof(strata_io), STRATA_IO_CAP_REGISTER, kIoFunctions};
-constexpr TableRules kModel{sizeof(strata_model), STRATA_MODEL_CAP_TOKENIZER, kModelFunctions};
+constexpr size_t kModelBytes1_0 = offsetof(strata_model, import_abort) + sizeof(strata_model::import_abort);
+constexpr TableRules kModel{kModelBytes1_0,
+                            STRATA_MODEL_CAP_TOKENIZER | STRATA_MODEL_CAP_CHAT | STRATA_MODEL_CAP_SAMPLING,
+                            kModelFunctions};
 
+// Or beyond the end of a table of an earlier minor version.
 bool is_null(const strata_plugin* table, size_t offset) {
   using Function = void (*)();
+  if (table->struct_size < offset + sizeof(Function)) return true;
   Function function = nullptr;
   std::memcpy(&function, reinterpret_cast<const char*>(table) + offset, sizeof function);
   return function == nullptr;

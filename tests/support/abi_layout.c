@@ -11,7 +11,7 @@ struct line {
 #define STRUCT(type) {#type, 0, 0, sizeof(type)},
 #define FIELD(type, field) {#type, #field, offsetof(type, field), sizeof(((type*)0)->field)},
 
-static const struct line lines[] = {STRATA_ABI_1_0(STRUCT, FIELD)};
+static const struct line lines[] = {STRATA_ABI_1_1(STRUCT, FIELD)};
 
 unsigned long strata_abi_layout_in_c(char* text, unsigned long capacity) {
   unsigned long length = 0;

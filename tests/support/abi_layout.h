@@ -1,4 +1,4 @@
-/* Every struct of the plugin ABI 1.0 with its fields in order. The includer gives the two macros:
+/* Every struct of the plugin ABI with its fields in order, of 1.0 and of what each minor version appended. The includer gives the two macros:
  * STRUCT(type) and FIELD(type, field). Plain C. */
 #ifndef STRATA_TESTS_ABI_LAYOUT_H
 #define STRATA_TESTS_ABI_LAYOUT_H
@@ -144,6 +144,16 @@
   FIELD(strata_model, import_checkpoint)                                                             \
   FIELD(strata_model, import_commit)                                                                 \
   FIELD(strata_model, import_abort)
+
+/* The last struct of the list grew. */
+#define STRATA_ABI_1_1(STRUCT, FIELD)  \
+  STRATA_ABI_1_0(STRUCT, FIELD)        \
+  FIELD(strata_model, chat_format)     \
+  FIELD(strata_model, chat_parse)      \
+  FIELD(strata_model, sampler_create)  \
+  FIELD(strata_model, sampler_sample)  \
+  FIELD(strata_model, sampler_accept)  \
+  FIELD(strata_model, sampler_destroy)
 
 #ifdef __cplusplus
 extern "C" {

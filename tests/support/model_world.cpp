@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "core/check.hpp"
@@ -41,6 +43,45 @@ PluginOptions tiny_reference(const std::string& layout, uint32_t stages, const s
           {"window", "24"},   {"slots", "3"},
           {"context", "256"}, {"tokens_per_block", "16"},
           {"threads", "2"}};
+}
+
+namespace {
+
+LlamaModels find_llama_models() {
+  LlamaModels found;
+#ifdef STRATA_MODEL_LLAMA
+  found.plugin_file = STRATA_MODEL_LLAMA;
+#else
+  found.why_not = "the build found no llama.cpp: tools/install_deps llama brings it";
+  return found;
+#endif
+  const char* shared = std::getenv("STRATA_SHARED");
+  const std::filesystem::path folder =
+      std::filesystem::path(shared != nullptr ? shared : STRATA_SOURCE_DIR "/../shared") / "models";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().extension() == ".gguf") found.files.push_back(entry.path());
+  std::ranges::sort(found.files);
+  if (found.files.empty())
+    found.why_not = "no model files in " + folder.string() + " (STRATA_SHARED names its parent)";
+  return found;
+}
+
+}  // namespace
+
+const LlamaModels& llama_models() {
+  static const LlamaModels found = find_llama_models();
+  return found;
+}
+
+ModelWorldOptions tiny_llama(const std::string& file, const std::string& granularity) {
+  ModelWorldOptions options;
+  options.plugin = "llama";
+  options.tokens_at_once = 1;
+  options.plugin_file = llama_models().plugin_file;
+  options.model = {{"path", file},     {"state_granularity", granularity}, {"slots", "3"},
+                   {"context", "256"}, {"tokens_per_block", "16"},         {"threads", "1"}};
+  return options;
 }
 
 Result<std::unique_ptr<Model>> make_reference_on(PlainDevice& device, const HostContext& context) {
@@ -122,7 +163,11 @@ std::vector<Token> some_tokens(uint64_t seed, uint32_t count) {
   return tokens;
 }
 
-ModelWorld::ModelWorld(const ModelWorldOptions& options) {
+ModelWorld::ModelWorld(const ModelWorldOptions& options) : tokens_at_once_(options.tokens_at_once) {
+  if (!options.plugin_file.empty()) {
+    const Status loaded = plugins_.registry.load(installed_plugin(options.plugin_file));
+    STRATA_CHECK(loaded.ok());
+  }
   if (options.device == TestDevice::host) {
     auto device = plugins_.registry.make_device(
         "host", {{"device_host.poison", "1"}, {"device_host.seed", std::to_string(options.device_seed)}});
@@ -154,7 +199,7 @@ ModelWorld::~ModelWorld() {
 Trace ModelWorld::read(SlotId slot, std::span<const Token> tokens, uint32_t chunk) {
   Trace trace;
   while (!tokens.empty()) {
-    const size_t count = std::min<size_t>(tokens.size(), chunk);
+    const size_t count = std::min<size_t>(tokens.size(), std::min(chunk, tokens_at_once_));
     const BatchItem item{slot, model_->length(slot), tokens.first(count), true};
     std::vector<std::span<const float>> logits;
     const Status status = model_->decode({&item, 1}, logits);

@@ -19,9 +19,11 @@ enum class TestDevice : uint8_t { host, plain };  // late and out of order; at o
 
 struct ModelWorldOptions {
   std::string plugin = "reference";
+  std::string plugin_file;  // loaded first; empty: the plugin is built in
   PluginOptions model;
   TestDevice device = TestDevice::host;
   bool through_faulty = false;
+  uint32_t tokens_at_once = UINT32_MAX;  // at most, in one decode: 1 where logits depend on the batch's shape
   uint64_t device_seed = 1;
 };
 
@@ -29,6 +31,17 @@ struct ModelWorldOptions {
 // of 24.
 [[nodiscard]] PluginOptions tiny_reference(const std::string& layout, uint32_t stages,
                                            const std::string& state);
+
+// The tiny models of every kind of state, and what runs them: STRATA_SHARED names their folder's parent, else
+// ../shared beside the source tree. `why_not` says what is missing; everything else is empty then.
+struct LlamaModels {
+  std::string plugin_file;
+  std::vector<std::string> files;  // sorted
+  std::string why_not;
+};
+[[nodiscard]] const LlamaModels& llama_models();
+// Options with blocks of 16 tokens and three slots of 256.
+[[nodiscard]] ModelWorldOptions tiny_llama(const std::string& file, const std::string& granularity);
 
 // The reference model on a plain device, which no registry knows. `context` must outlive the model.
 Result<std::unique_ptr<Model>> make_reference_on(PlainDevice& device, const HostContext& context);
@@ -84,6 +97,7 @@ class ModelWorld {
   [[nodiscard]] uint32_t block_tokens(uint32_t index, uint32_t tokens) const;  // of that block
 
  private:
+  uint32_t tokens_at_once_;
   PluginWorld plugins_;
   std::unique_ptr<PlainDevice> plain_;
   std::unique_ptr<Device> owned_device_;

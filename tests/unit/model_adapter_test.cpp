@@ -119,6 +119,9 @@ class ModelAdapter : public ::testing::Test {
   strata_model table_ = complete_table();
 };
 
+// Where the table of ABI 1.0 ends.
+constexpr size_t kEnd1_0 = offsetof(strata_model, import_abort) + sizeof(strata_model::import_abort);
+
 TEST_F(ModelAdapter, TakesACompleteTableAndDestroysItsInstanceOnce_PLG1) {
   {
     const auto model = adapt();
@@ -129,9 +132,9 @@ TEST_F(ModelAdapter, TakesACompleteTableAndDestroysItsInstanceOnce_PLG1) {
 }
 
 TEST_F(ModelAdapter, RefusesATableWithAMissingFunction_PLG2) {
-  // Every pointer after the common header, one by one.
+  // Every pointer of 1.0 after the common header, one by one.
   constexpr size_t kFirst = sizeof(strata_plugin);
-  for (size_t at = kFirst; at < sizeof(strata_model); at += sizeof(void*)) {
+  for (size_t at = kFirst; at < kEnd1_0; at += sizeof(void*)) {
     table_ = complete_table();
     std::memset(reinterpret_cast<char*>(&table_) + at, 0, sizeof(void*));
     script_.destroyed = 0;
@@ -139,8 +142,28 @@ TEST_F(ModelAdapter, RefusesATableWithAMissingFunction_PLG2) {
     EXPECT_EQ(script_.destroyed, 1);
   }
   table_ = complete_table();
-  table_.plugin.struct_size -= 8;
+  table_.plugin.struct_size = kEnd1_0 - 8;
   expect_refused("too small");
+}
+
+TEST_F(ModelAdapter, ATableOf1_0IsTakenAndHasNoChat_PLG1) {
+  table_.plugin.struct_size = kEnd1_0;
+  const auto model = adapt();
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_FALSE((*model)->info().chat);
+  EXPECT_EQ((*model)->chat_format("{}").error().code, ErrorCode::unsupported);
+  EXPECT_EQ((*model)->chat_parse("", "x", true).error().code, ErrorCode::unsupported);
+  EXPECT_EQ((*model)->make_sampler("{}").error().code, ErrorCode::unsupported);
+}
+
+TEST_F(ModelAdapter, RefusesChatOrSamplingWithoutTheirFunctions_PLG2) {
+  table_.plugin.caps_optional |= STRATA_MODEL_CAP_CHAT;
+  expect_refused("declares chat");
+  table_.plugin.struct_size = kEnd1_0;  // promised, but beyond the end
+  expect_refused("declares chat");
+  table_ = complete_table();
+  table_.plugin.caps_optional |= STRATA_MODEL_CAP_SAMPLING;
+  expect_refused("declares sampling");
 }
 
 TEST_F(ModelAdapter, ATableWithoutTokenizerNeedsNone) {

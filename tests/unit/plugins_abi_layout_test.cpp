@@ -2,6 +2,9 @@
 // STRATA_REGENERATE_GOLDEN=1 writes the golden file anew: only for a minor version that was never released.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -21,7 +24,7 @@ std::string layout_in_cpp() {
 #define FIELD(type, field)                                              \
   text << #type << '.' << #field << ' ' << offsetof(type, field) << ' ' \
        << sizeof(std::declval<type&>().field) << '\n';
-  STRATA_ABI_1_0(STRUCT, FIELD)
+  STRATA_ABI_1_1(STRUCT, FIELD)
 #undef STRUCT
 #undef FIELD
   return text.str();
@@ -33,7 +36,36 @@ std::string layout_in_c() {
   return text;
 }
 
-TEST(PluginAbi, LayoutIsThatOfTheGoldenFile_PLG1) { testing::expect_golden("abi_1_0.txt", layout_in_cpp()); }
+// Fields by name; a struct's own line has the empty field.
+std::map<std::string, std::string> lines_of(const std::string& layout) {
+  std::map<std::string, std::string> lines;
+  std::istringstream text(layout);
+  std::string line;
+  while (std::getline(text, line)) lines[line.substr(0, line.find(' '))] = line.substr(line.find(' ') + 1);
+  return lines;
+}
+
+std::string golden_text(const std::string& name) {
+  std::ifstream file(std::string(STRATA_SOURCE_DIR) + "/tests/golden/" + name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(PluginAbi, LayoutIsThatOfTheGoldenFile_PLG1) { testing::expect_golden("abi_1_1.txt", layout_in_cpp()); }
+
+// A minor version appends: every field of 1.0 is where it was, and no struct became smaller.
+TEST(PluginAbi, LaterMinorVersionsKeepWhatWasReleased_PLG1) {
+  const auto released = lines_of(golden_text("abi_1_0.txt"));
+  const auto now = lines_of(layout_in_cpp());
+  ASSERT_FALSE(released.empty());
+  for (const auto& [name, place] : released) {
+    ASSERT_TRUE(now.contains(name)) << name;
+    if (name.find('.') != std::string::npos) {
+      EXPECT_EQ(now.at(name), place) << name;
+    } else {
+      EXPECT_GE(std::stoul(now.at(name)), std::stoul(place)) << name;
+    }
+  }
+}
 
 TEST(PluginAbi, CAndCppAgree_PLG1) { EXPECT_EQ(layout_in_c(), layout_in_cpp()); }
 

@@ -12,7 +12,10 @@ int main(int count, char** arguments) {
   for (int i = 4; i < count; ++i) {
     const char* equals = std::strchr(arguments[i], '=');
     if (equals == nullptr) return 2;
-    options.model[std::string(arguments[i], static_cast<size_t>(equals - arguments[i]))] = equals + 1;
+    const std::string key(arguments[i], static_cast<size_t>(equals - arguments[i]));
+    if (key == "plugin") options.plugin = equals + 1;
+    if (key == "plugin_file") options.plugin_file = equals + 1;
+    options.model[key] = equals + 1;
   }
   StoredState state;
   if (!read_state(arguments[1], state)) return 3;
