@@ -79,7 +79,7 @@ TEST_F(CommandLine, UnknownOptionsAreNamed) {
   for (const char* option :
        {"--conversation-cache-disk-mib=1", "--disk-write-policy=idle", "--session-save-reclaim"})
     expect_refused({"engine", option}, "unknown option: ");
-  expect_refused({"selftest"}, "unknown command: selftest");
+  expect_refused({"nonsense"}, "unknown command: nonsense");
   expect_refused({}, "a command is needed");
 }
 

