@@ -61,13 +61,14 @@ void Engine::generate(lines::Generate ask) {
   std::unique_ptr<ModelSampler> constrained;
   if (!ask.grammar.empty()) {
     auto made = make_constrained_sampler(ports_.model, ask, ports_.random.next());
-    if (!made.ok()) return refuse(id, made.error());
+    if (!made.ok()) return refuse(id, with_context(made.error(), "grammar"));
     constrained = std::move(*made);
   }
   TierRequest wanted{id, ask.tokens, ask.media, ask.borders, ask.salt, ask.slot, ask.use_cache, ask.keep};
   if (const Status admitted = ports_.tiers.admit(std::move(wanted)); !admitted.ok())
     return refuse(id, admitted.error());
-  requests_.push_back(std::make_unique<Request>(Request{std::move(ask), std::move(*sampler), std::move(constrained)}));
+  requests_.push_back(
+      std::make_unique<Request>(Request{std::move(ask), std::move(*sampler), std::move(constrained)}));
   publish_gauges();
 }
 

@@ -189,7 +189,7 @@ class SmallBudgets(harness.StrataTest):
     def test_a_budget_smaller_than_one_conversation_is_said(self):
         """Nothing is switched off silently (OBS-2, lesson 7)."""
         server = self.server(harness.model_options(), harness.cache_options(ram_mib=1))
-        self.assert_says(server, r"(?i)1 MiB.*2(\.0)? MiB|2(\.0)? MiB.*1 MiB")
+        self.assert_says(server, r"(?i)\b1(\.0)? MiB.*\b2(\.0)? MiB|\b2(\.0)? MiB.*\b1(\.0)? MiB")
         uncached = self.server(harness.model_options(), ["--conversation-cache-mib", 0])
         large = [harness.Conversation(f"large {n}", size=1500) for n in range(3)]
         for conversation in large:

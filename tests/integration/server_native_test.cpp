@@ -33,7 +33,7 @@ TEST_F(ServerNative, NothingToWriteOnlyFillsTheCache) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_THAT(answer.body, HasSubstr(R"({"index":0,"content":"","tokens":[])"));
   EXPECT_THAT(answer.body, HasSubstr(R"("tokens_predicted":0,"tokens_evaluated":9,"tokens_cached":4)"));
-  EXPECT_THAT(server_->journal(), HasSubstr("GEN 3 max=0"));
+  EXPECT_THAT(server_->journal(), ::testing::ContainsRegex("GEN [0-9]+ max=0 "));
 }
 
 TEST_F(ServerNative, WhyItStoppedIsSaid) {

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034  # read by the scripts that are sourced after this one
-strata_cache="${XDG_CACHE_HOME:-$HOME/.cache}/strata"
+strata_cache="${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/strata"
 
 # fetch_package REQUIREMENT SHA256 FOLDER [pip options]: downloads one package file into FOLDER and prints its path.
 fetch_package() {
