@@ -34,7 +34,7 @@ Instance::Instance(const strata_host* host, const Options& options)
 Instance::~Instance() { leave_library(host_); }
 
 Slots& Instance::slots() {
-  if (slots_ == nullptr) fail(STRATA_UNSUPPORTED, "no device is bound: only tokenizer and chat work");
+  if (slots_ == nullptr) raise(STRATA_UNSUPPORTED, "no device is bound: only tokenizer and chat work");
   return *slots_;
 }
 
@@ -46,13 +46,13 @@ Chat& Instance::chat() {
 // Exports and imports are copies by this processor, done when the call returns, so every event recorded after
 // them is true at once; memory that only the device can read is out of reach.
 void Instance::bind(const strata_device* device, strata_instance* device_instance, int32_t index) {
-  if (options_.vocab_only) fail(STRATA_UNSUPPORTED, "vocab_only: no device can be bound");
-  if (slots_ != nullptr) fail(STRATA_INVALID, "a device is already bound");
+  if (options_.vocab_only) raise(STRATA_UNSUPPORTED, "vocab_only: no device can be bound");
+  if (slots_ != nullptr) raise(STRATA_INVALID, "a device is already bound");
   strata_device_info info = {};
   info.struct_size = sizeof info;
   strata_error error = {};
   if (device->info(device_instance, index, &info, &error) != STRATA_OK)
-    fail(STRATA_UNAVAILABLE, "%s", error.message);
+    raise(STRATA_UNAVAILABLE, "%s", error.message);
   abilities_ = test_state(model_, options_);
   choose_block();
   choose_context();
@@ -69,7 +69,7 @@ void Instance::choose_block() {
   if (options_.tokens_per_block != 0) {
     tokens_per_block_ = options_.tokens_per_block;
     if (block.of(tokens_per_block_) > kMaxBlockBytes)
-      fail(STRATA_INVALID, "option tokens_per_block: %u makes blocks above 16 MiB", tokens_per_block_);
+      raise(STRATA_INVALID, "option tokens_per_block: %u makes blocks above 16 MiB", tokens_per_block_);
     return;
   }
   while (tokens_per_block_ > 1 && block.of(tokens_per_block_) > kMaxBlockBytes) tokens_per_block_ /= 2;
@@ -93,9 +93,9 @@ void Instance::choose_context() {
                    std::to_string(context_) + " tokens, as memory allows; see --context");
   }
   if (cache_bytes(context_) > available)
-    fail(STRATA_EXHAUSTED,
-         "model %.60s: %u slots of %u tokens need %llu MiB, %llu MiB are available; see --context",
-         model_.name().c_str(), options_.slots, context_, mib(cache_bytes(context_)), mib(available));
+    raise(STRATA_EXHAUSTED,
+          "model %.60s: %u slots of %u tokens need %llu MiB, %llu MiB are available; see --context",
+          model_.name().c_str(), options_.slots, context_, mib(cache_bytes(context_)), mib(available));
 }
 
 uint64_t Instance::cache_bytes(uint32_t context_tokens) const {
