@@ -303,11 +303,9 @@ void ModelWorld::finish() {
 
 Status ModelWorld::restore(SlotId slot, const StoredState& state) {
   STRATA_ASSIGN(const ImportId import, begin(slot, state));
-  const Status added = add_parts(import, state);
+  STRATA_TRY(add_parts(import, state));
   finish();
-  if (added.ok()) return model_->import_commit(import);
-  model_->import_abort(import);
-  return added;
+  return model_->import_commit(import);
 }
 
 uint32_t ModelWorld::block_count(uint32_t tokens) const {
