@@ -79,7 +79,6 @@ class Loop {
     if (loop_.direction == Direction::read && loop_.digests == Digests::each_block) digest(index);
   }
 
-  // What it yields is added up, so that it cannot be left out.
   void digest(uint64_t index) {
     sum_ ^= digest_part({ConversationId{1}, 0, static_cast<uint32_t>(index), PartKind::block}, blocks_[index])
                 .low;
@@ -93,7 +92,7 @@ class Loop {
   size_t done_ = 0;
   size_t digested_ = 0;
   uint64_t offset_ = 0;
-  volatile uint64_t sum_ = 0;
+  uint64_t sum_ = 0;
 };
 
 }  // namespace
