@@ -43,9 +43,10 @@ class Loop {
     while (done_ < blocks_.size()) {
       while (next_ < blocks_.size() && next_ - done_ < loop_.depth) submit();
       STRATA_CHECK(io_uring_submit(&ring_) >= 0);
-      if (writes && loop_.digests == Digests::each_block && digested_ < blocks_.size()) digest(digested_++);
+      digest_one();
       wait();
     }
+    digest_one();
     if (writes) STRATA_CHECK(::fdatasync(file_) == 0);
     ::close(file_);
   }
@@ -76,12 +77,15 @@ class Loop {
     STRATA_CHECK(entry->res == static_cast<int>(blocks_[index].size()));
     io_uring_cqe_seen(&ring_, entry);
     ++done_;
-    if (loop_.direction == Direction::read && loop_.digests == Digests::each_block) digest(index);
+    if (loop_.direction == Direction::read) to_digest_ = index;
   }
 
-  void digest(uint64_t index) {
-    sum_ ^= digest_part({ConversationId{1}, 0, static_cast<uint32_t>(index), PartKind::block}, blocks_[index])
-                .low;
+  // While others are in flight: what was read last, or what is still to be written.
+  void digest_one() {
+    if (loop_.digests == Digests::none || to_digest_ >= blocks_.size()) return;
+    const auto first = static_cast<uint32_t>(to_digest_);
+    sum_ ^= digest_part({ConversationId{1}, 0, first, PartKind::block}, blocks_[to_digest_]).low;
+    if (loop_.direction == Direction::write) ++to_digest_;
   }
 
   const BareLoop& loop_;
@@ -90,7 +94,7 @@ class Loop {
   int file_ = -1;
   size_t next_ = 0;
   size_t done_ = 0;
-  size_t digested_ = 0;
+  size_t to_digest_ = loop_.direction == Direction::write ? 0 : SIZE_MAX;
   uint64_t offset_ = 0;
   uint64_t sum_ = 0;
 };

@@ -117,7 +117,8 @@ WriteJobRef TransferRig::Parts::publish_job() const {
     const uint64_t offset = extent_offset(settings, i);
     work.manifest.parts.push_back(
         {PartKind::block, 0, 0, i * kTokensPerBlock, kTokensPerBlock, offset, settings.block_bytes, {}});
-    work.writes.push_back({buffers[i], settings.block_bytes, offset, i});
+    const PartPlace place{kId, 0, i * kTokensPerBlock, PartKind::block};
+    work.writes.push_back({buffers[i], place, settings.block_bytes, offset, i});
   }
   work.file_length = extent_offset(settings, settings.blocks);
   head.files = {{kId, work.file_length}};

@@ -1,9 +1,11 @@
 // P-1, P-2, P-9, P-10: what the writer and the reader reach beside the bare loop, fio, memcpy and XXH3.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "bench/disk/bare_loop.hpp"
@@ -50,12 +52,8 @@ class Transfers {
     const bool witness = fio_is_there();
     if (!witness) report_.note("fio is not installed (apt-get install fio): the rows beside it are missing");
     for (uint32_t round = 0; round < settings_.rounds; ++round) {
-      if (round % 2 == 0) write_bare();
-      write_real();
-      if (round % 2 == 1) write_bare();
-      if (round % 2 == 0) read_bare();
-      read_real();
-      if (round % 2 == 1) read_bare();
+      take_turns(round, Direction::write);
+      take_turns(round, Direction::read);
       if (witness) run_witness();
     }
     run_control();
@@ -73,7 +71,10 @@ class Transfers {
   }
 
   double bare(Direction direction, Digests digests, Buffers buffers = Buffers::registered) {
-    if (direction == Direction::write) ::unlink(bare_file_.c_str());
+    if (direction == Direction::write) {
+      ::unlink(bare_file_.c_str());
+      settle_disk();
+    }
     BareLoop loop;
     loop.file = bare_file_;
     loop.direction = direction;
@@ -82,24 +83,30 @@ class Transfers {
     return rate(run_bare_loop(loop, rig_.blocks()).wall_ns);
   }
 
-  void write_bare() {
-    writes_.bare.push_back(bare(Direction::write, Digests::none));
-    writes_.bare_digests.push_back(bare(Direction::write, Digests::each_block));
-    writes_.plain_buffers.push_back(bare(Direction::write, Digests::none, Buffers::plain));
+  // Who begins changes from round to round: what a run leaves behind is not always the same one's burden.
+  void take_turns(uint32_t round, Direction direction) {
+    Series& series = direction == Direction::write ? writes_ : reads_;
+    const std::array<std::function<void()>, 4> turns = {
+        [&] { series.bare.push_back(bare(direction, Digests::none)); },
+        [&] { direction == Direction::write ? write_real() : read_real(); },
+        [&] { series.bare_digests.push_back(bare(direction, Digests::each_block)); },
+        [&] { series.plain_buffers.push_back(bare(direction, Digests::none, Buffers::plain)); }};
+    for (size_t i = 0; i < turns.size(); ++i) turns[(i + round) % turns.size()]();
+  }
+
+  // Removed files are discarded in the background: not on the next one's account.
+  void settle_disk() const {
+    const int folder = ::open(settings_.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    STRATA_CHECK(folder >= 0 && ::syncfs(folder) == 0);
+    ::close(folder);
   }
 
   void write_real() {
     rig_.remove_files();
+    settle_disk();
     const LoopTime time = rig_.publish();
     writes_.real.push_back(rate(time.wall_ns));
     writes_.real_cpu.push_back(static_cast<double>(time.cpu_ns) / static_cast<double>(rig_.bytes()));
-  }
-
-  void read_bare() {
-    if (::access(bare_file_.c_str(), F_OK) != 0) (void)bare(Direction::write, Digests::none);
-    reads_.bare.push_back(bare(Direction::read, Digests::none));
-    reads_.bare_digests.push_back(bare(Direction::read, Digests::each_block));
-    reads_.plain_buffers.push_back(bare(Direction::read, Digests::none, Buffers::plain));
   }
 
   void read_real() {
@@ -115,6 +122,7 @@ class Transfers {
       const std::string file = settings_.folder + "/fio.bin";
       for (Series* const series : {&writes_, &reads_}) {
         const Direction direction = series == &writes_ ? Direction::write : Direction::read;
+        settle_disk();
         const auto reached = run_fio({file, direction, kFioSettings[i].buffers, kFioSettings[i].depth,
                                       settings_.block_bytes, rig_.bytes()});
         if (reached) series->fio[i].push_back(*reached);
