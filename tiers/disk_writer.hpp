@@ -175,6 +175,8 @@ class DiskWriter {
   Status sync_session_file(const WriteJob& job, const PublishJob& work);
   Status write_parts(FileHandle file, const ExtentsJob& work, const FileWrite& how, WriteResult& result);
   Status prepare_index(const WriteJob& job, const PublishJob& work, WriteResult& result);
+  Status write_index(const WriteJob& job, const Manifest& manifest, WriteResult& result);
+  void drop_unpublished(const WriteJob& job, ConversationId id, WriteResult& result);
   Status write_temporary_index(const std::string& path, const Manifest& manifest, WriteResult& result);
   Status publish_index(const WriteJob& job, ConversationId id, WriteResult& result);
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);

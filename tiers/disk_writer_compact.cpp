@@ -94,7 +94,7 @@ Status DiskWriter::publish_compacted(const WriteJob& job, const CompactJob& work
     Manifest manifest = index.manifest;
     for (const auto& [part, move] : index.moved) manifest.parts[part].digest = result.digests[move];
     WriteResult one;
-    const Status status = write_index(job, std::move(manifest), one);
+    const Status status = write_index(job, manifest, one);
     result.written_bytes += one.written_bytes;
     if (!one.published) {
       result.index_allocated_bytes = one.index_allocated_bytes;  // of a temporary one left behind
