@@ -228,7 +228,6 @@ bool DiskTier::refuse_too_large(Pending& spill) {
 }
 
 bool DiskTier::spill(const ImageRef& image) {
-  const uint64_t payload = payload_bytes(image->parts);
   Pending spill;
   spill.image = image;
   if (refuse_too_large(spill)) return false;
@@ -241,10 +240,14 @@ bool DiskTier::spill(const ImageRef& image) {
   spill.key = listener_.next_key();
   spill.queued_ns = ports_.clock.monotonic_ns();
   pending_.push_back(std::move(spill));
+  log_queued(*image, queue_jobs());
+  return true;
+}
+
+void DiskTier::log_queued(const Image& image, size_t queue) {
   ports_.log.write(LogLevel::info,
                    fmt::format("strata: conversation disk: queued {} tokens, {:.1f} MiB; queue={}",
-                               image->length(), mib(payload), queue_jobs()));
-  return true;
+                               image.length(), mib(payload_bytes(image.parts)), queue));
 }
 
 bool DiskTier::cancel_spill(const Image& image) {

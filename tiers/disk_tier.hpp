@@ -229,6 +229,7 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] PublicationRules publication_rules() const;
   void take_result(WriteResult& result);
   bool refuse_too_large(Pending& spill);
+  void log_queued(const Image& image, size_t queue);
   static SkipReason skip_reason(const Status& status);
   void drop_pending(Pending& spill, SkipReason why, const std::string& detail);
   void finish_publish(Posted& posted, WriteResult& result);
