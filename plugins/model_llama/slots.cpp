@@ -23,14 +23,14 @@ ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t 
 }
 
 Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities abilities,
-             uint32_t context_tokens, uint32_t tokens_per_block, bool exact)
+             uint32_t context_tokens, uint32_t tokens_per_block, bool in_order)
     : model_(model),
       abilities_(std::move(abilities)),
       context_tokens_(context_tokens),
       tokens_per_block_(tokens_per_block),
       window_(static_cast<uint32_t>(std::max(0, llama_model_n_swa(model.get())))),
       keeps_order_(abilities_.layout.has_blocks()),
-      exact_(exact),
+      in_order_(in_order),
       retired_sequence_(static_cast<llama_seq_id>(options.slots + options.staged_imports + 1)),
       context_(make_context(model, options, shape_of(options, context_tokens, tokens_per_block))),
       state_(context_.get()),
@@ -114,7 +114,7 @@ void Slots::retire(llama_seq_id sequence, uint32_t first, uint32_t count) {
 void Slots::release_retired() {
   state_.remove(retired_sequence_);
   retired_ = 0;
-  if (keeps_order_ && exact_) lay_anew();
+  if (keeps_order_ && in_order_) lay_anew();
 }
 
 // The cells that were given back lie among those of what lives. What cannot be laid anew is lost, and says

@@ -7,9 +7,9 @@
 // Attention adds up in the order of cells, and llama.cpp gives the lowest free cells first: a cell that is
 // freed below a conversation's own would take its next token, and the sum would round otherwise than it did
 // before. So what a slot drops is kept as retired tokens, and given back together, when they are more than
-// what lives or when cells run out; then, where exact imports are promised, what lives is laid anew into the
-// lowest cells, each conversation in its order. Borrows the model. Throws Failure; whatever throws has
-// changed no slot unless it says so. One thread at a time.
+// what lives or when cells run out; then what lives is laid anew into the lowest cells, each
+// conversation in its order, where that makes sums equal. Borrows the model. Throws Failure; whatever throws
+// has changed no slot unless it says so. One thread at a time.
 #pragma once
 
 #include <span>
@@ -23,9 +23,9 @@ namespace strata::llama {
 
 class Slots {
  public:
-  // exact: restored conversations must go on bit for bit.
+  // in_order: what lives keeps the order of its cells also when cells are given back.
   Slots(const LoadedModel& model, const Options& options, StateAbilities abilities, uint32_t context_tokens,
-        uint32_t tokens_per_block, bool exact);
+        uint32_t tokens_per_block, bool in_order);
 
   [[nodiscard]] bool is_slot(int32_t slot) const {
     return slot >= 0 && static_cast<uint32_t>(slot) < lengths_.size();
@@ -90,7 +90,7 @@ class Slots {
   uint32_t tokens_per_block_;
   uint32_t window_;
   bool keeps_order_;  // by retiring; a cache without cells by token has no order
-  bool exact_;
+  bool in_order_;
   uint32_t retired_ = 0;
   llama_seq_id retired_sequence_;
   ContextHandle context_;

@@ -155,6 +155,120 @@ TEST_P(StackLlama, AnotherPrefixOfTheSameLengthDiffers) {
     EXPECT_NE(answers[0].logits[i], answers[1].logits[i]) << "what was read before changes nothing";
 }
 
+// How far two answers are from each other while they say the same, of the size of the logits: 0 is bit for
+// bit.
+double distance(const Answer& a, const Answer& b) {
+  double difference = 0;
+  double size = 0;
+  for (size_t i = 0; i < a.logits.size() && i < b.logits.size(); ++i) {
+    for (size_t t = 0; t < a.logits[i].size(); ++t) {
+      difference = std::max(difference, std::abs(double{a.logits[i][t]} - double{b.logits[i][t]}));
+      size = std::max(size, std::abs(double{b.logits[i][t]}));
+    }
+    if (a.tokens[i] != b.tokens[i]) break;
+  }
+  return difference / size;
+}
+
+struct Windowed {
+  std::string name;
+  std::string file;
+  uint32_t unit = 100;          // the history has 6 of them
+  uint32_t tokens_at_once = 1;  // divides the unit, so that a cold read makes the same batches
+  bool goes_round = false;      // the window's cache: then sums are added up in another order
+};
+
+// A window of 32 in histories of 600 tokens, and one of 512 in histories of 1,200.
+std::vector<Windowed> windowed() {
+  std::vector<Windowed> all;
+  for (const std::string& file : llama_models().files) {
+    for (const char* name : {"gemma3", "gpt-oss"}) {
+      if (!file.ends_with(std::string("tiny-") + name + ".gguf")) continue;
+      const std::string plain = name[1] == 'e' ? "tiny_gemma3" : "tiny_gpt_oss";
+      all.push_back({plain, file, 100, 1, false});
+      all.push_back({plain + "_goes_round", file, 100, 1, true});
+    }
+  }
+  const std::string real = real_llama_model("gemma-3-270m-Q4_K_M.gguf");
+  if (!real.empty() && !llama_models().plugin_file.empty())
+    all.push_back({"gemma_3_270m", real, 200, 50, false});
+  return all;
+}
+
+void PrintTo(const Windowed& c, std::ostream* out) { *out << c.name; }
+
+class StackLlamaWindow : public ::testing::TestWithParam<Windowed> {
+ protected:
+  static constexpr uint32_t kGenerate = 4;
+
+  StackWorldOptions options(TierOptions tiers) const {
+    StackWorldOptions world;
+    world.gguf = GetParam().file;
+    world.context = static_cast<int>(at(7));
+    world.slots = 1;
+    world.tokens_at_once = GetParam().tokens_at_once;
+    if (GetParam().goes_round) world.model["ubatch"] = "64";
+    tiers.checkpoints_spread = false;  // at the borders alone
+    world.tiers = tiers;
+    return world;
+  }
+  [[nodiscard]] uint32_t at(uint32_t units) const { return units * GetParam().unit; }
+  [[nodiscard]] TierRequest request(bool cached) const {
+    TierRequest asked;
+    asked.borders = {at(1), at(3), at(5)};
+    asked.use_cache = cached;
+    return asked;
+  }
+  Answer cold(const std::vector<Token>& prompt) const {
+    StackWorld world(options({}));
+    return world.ask(prompt, kGenerate, request(false));
+  }
+  // Another message from the middle of this unit on, and a little more.
+  std::vector<Token> edited(uint32_t units, uint64_t seed) const {
+    const uint32_t kept = at(units) + GetParam().unit / 2;
+    return branch(history_, kept, seed, GetParam().unit / 4);
+  }
+
+  const std::vector<Token> history_ = prompt_of(1, at(6));
+};
+
+// The window at the edit is not in the slot any more: it comes back from the checkpoint before, out of the
+// slot's own, from RAM, and from the disk after a restart.
+TEST_P(StackLlamaWindow, EditedInTheMiddleItGoesOnFromTheCheckpointBefore_RAM6) {
+  StackWorld world(options(ram_and_disk(512 << 20, 2048ULL << 20)));
+  ASSERT_TRUE(world.opened.ok()) << world.opened.error().message;
+  world.ask(history_, kGenerate, request(true));
+  uint64_t seed = 20;
+  for (const bool restarted : {false, true}) {
+    if (restarted) {
+      world.shutdown();
+      world.restart();
+    }
+    const std::vector<uint32_t> edits =
+        GetParam().unit > 100 ? std::vector<uint32_t>{3} : std::vector<uint32_t>{5, 3, 1};
+    for (const uint32_t units : edits) {
+      const std::vector<Token> prompt = edited(units, ++seed);
+      const Answer expected = cold(prompt);
+      const Answer answer = world.ask(prompt, kGenerate, request(true));
+      EXPECT_EQ(answer.placement.reused_tokens, at(units));
+      EXPECT_EQ(answer.placement.tier, restarted && units == edits.front() ? Tier::disk : Tier::ram);
+      std::vector<Token> other = prompt;  // the control: one token before the checkpoint is another
+      other[at(units) - 2] = prompt[at(units) - 2] == 40 ? 41 : 40;
+      const Answer control = cold(other);
+      if (GetParam().goes_round) {
+        EXPECT_LT(10 * distance(answer, expected), distance(control, expected));
+      } else {
+        EXPECT_EQ(answer, expected) << "edited at " << prompt.size();
+        EXPECT_NE(control.logits[0], expected.logits[0]);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StackLlamaWindow, ::testing::ValuesIn(windowed()),
+                         [](const auto& instance) { return instance.param.name; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StackLlamaWindow);
+
 INSTANTIATE_TEST_SUITE_P(Models, StackLlama, ::testing::ValuesIn(cases()),
                          [](const auto& instance) { return instance.param.name; });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StackLlama);
