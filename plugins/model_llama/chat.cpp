@@ -27,7 +27,7 @@ auto for_client(const char* what, Body&& body) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& problem) {
-    fail(STRATA_INVALID, "%s: %.200s", what, problem.what());
+    raise(STRATA_INVALID, "%s: %.200s", what, problem.what());
   }
 }
 
@@ -55,9 +55,9 @@ std::string schema_of(const common_json& body) {
     if (schema.is_null()) schema = common_json::object();
   } else if (type == "json_schema") {
     schema = value_of(value_of(format, "json_schema"), "schema");
-    if (!schema.is_object()) fail(STRATA_INVALID, "response_format: json_schema.schema is missing");
+    if (!schema.is_object()) raise(STRATA_INVALID, "response_format: json_schema.schema is missing");
   } else if (!type.empty() && type != "text") {
-    fail(STRATA_INVALID, "response_format: type \"%.40s\" is not known", type.c_str());
+    raise(STRATA_INVALID, "response_format: type \"%.40s\" is not known", type.c_str());
   }
   if (schema.is_null()) return {};
   if (schema.is_object() && schema.empty()) schema["type"] = "object";
@@ -73,9 +73,9 @@ void choose_tools(const common_json& body, common_chat_templates_inputs& inputs)
     return;
   }
   const std::string name = choice.is_object() ? text_of(value_of(choice, "function"), "name") : std::string();
-  if (name.empty()) fail(STRATA_INVALID, "tool_choice: neither a word nor a function's name");
+  if (name.empty()) raise(STRATA_INVALID, "tool_choice: neither a word nor a function's name");
   std::erase_if(inputs.tools, [&](const common_chat_tool& tool) { return tool.name != name; });
-  if (inputs.tools.empty()) fail(STRATA_INVALID, "tool_choice: there is no tool \"%.60s\"", name.c_str());
+  if (inputs.tools.empty()) raise(STRATA_INVALID, "tool_choice: there is no tool \"%.60s\"", name.c_str());
   inputs.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
 }
 
@@ -97,7 +97,7 @@ void choose_reasoning(const common_json& body, common_chat_templates_inputs& inp
 common_chat_templates_inputs inputs_of(const common_json& body, const common_chat_templates* templates) {
   common_chat_templates_inputs inputs;
   if (!value_of(body, "messages").is_array() || body.at("messages").empty())
-    fail(STRATA_INVALID, "messages: a list with at least one message is needed");
+    raise(STRATA_INVALID, "messages: a list with at least one message is needed");
   inputs.messages = common_chat_msgs_parse_oaicompat(body.at("messages"));
   const common_json tools = value_of(body, "tools");
   if (tools.is_array()) inputs.tools = common_chat_tools_parse_oaicompat(tools);
@@ -105,7 +105,7 @@ common_chat_templates_inputs inputs_of(const common_json& body, const common_cha
   inputs.json_schema = schema_of(body);
   inputs.grammar = text_of(body, "grammar");
   if (!inputs.grammar.empty() && !inputs.json_schema.empty())
-    fail(STRATA_INVALID, "grammar and response_format exclude each other");
+    raise(STRATA_INVALID, "grammar and response_format exclude each other");
   const auto abilities = common_chat_templates_get_caps(templates);
   const auto parallel = abilities.find("supports_parallel_tool_calls");
   inputs.parallel_tool_calls =
@@ -138,8 +138,9 @@ common_json triggers_of(const common_chat_params& params) {
   return triggers;
 }
 
-// llama-common lets text stand before a call that must come, and a small model then never comes to the call. Of the root
-// rule "… until-7? tool-calls" the optional text is taken out; a root of another form is left as it is.
+// llama-common lets text stand before a call that must come, and a small model then never comes to the call.
+// Of the root rule "… until-7? tool-calls" the optional text is taken out; a root of another form is left as
+// it is.
 std::string without_text_before_calls(std::string grammar) {
   const size_t root = grammar.starts_with("root ::=") ? 0 : grammar.find("\nroot ::=");
   if (root == std::string::npos) return grammar;
@@ -178,7 +179,7 @@ common_chat_parser_params parser_from(const std::string& text) {
   const common_json parser = common_json::parse(text);
   const int format = parser.at("format").get<int>();
   if (format < 0 || format >= COMMON_CHAT_FORMAT_COUNT)
-    fail(STRATA_INVALID, "parser: format %d is not known", format);
+    raise(STRATA_INVALID, "parser: format %d is not known", format);
   params.format = static_cast<common_chat_format>(format);
   params.reasoning_format = static_cast<common_reasoning_format>(parser.at("reasoning").get<int>());
   params.generation_prompt = parser.at("seen").get<std::string>();
@@ -224,13 +225,13 @@ FormattedChat Chat::format(const std::string& request_json) const {
     if (uses_tools(inputs) && templates_->tools != nullptr) templates = templates_->tools.get();
     const bool tools = uses_tools(inputs) && knows_tools(templates);
     if (!tools && inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED)
-      fail(STRATA_INVALID, "tool_choice: there are no tools, or this model's chat template knows none");
+      raise(STRATA_INVALID, "tool_choice: there are no tools, or this model's chat template knows none");
     const common_chat_params params = common_chat_templates_apply(templates, inputs);
     FormattedChat result;
     result.prompt = params.prompt;
     result.stops = params.additional_stops;
-    result.grammar = grammar_of(params, !inputs.grammar.empty(),
-                                inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED);
+    result.grammar =
+        grammar_of(params, !inputs.grammar.empty(), inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED);
     result.grammar_lazy = params.grammar_lazy;
     result.parser = parser_of(params, inputs.reasoning_format, tools);
     return result;

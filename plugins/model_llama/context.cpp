@@ -24,11 +24,11 @@ ContextHandle make_context(const LoadedModel& model, const Options& options, con
   ContextHandle context(llama_init_from_model(model.get(), wanted));
   if (context == nullptr) {
     const std::string said = complaint();
-    fail(STRATA_EXHAUSTED, "model %.60s: no context of %u tokens: %.120s", model.name().c_str(), shape.cells,
-         said.empty() ? "llama.cpp cannot make one" : said.c_str());
+    raise(STRATA_EXHAUSTED, "model %.60s: no context of %u tokens: %.120s", model.name().c_str(), shape.cells,
+          said.empty() ? "llama.cpp cannot make one" : said.c_str());
   }
   if (llama_get_memory(context.get()) == nullptr)
-    fail(STRATA_UNSUPPORTED, "model %.100s: it keeps no state between tokens", model.name().c_str());
+    raise(STRATA_UNSUPPORTED, "model %.100s: it keeps no state between tokens", model.name().c_str());
   model.adapt(context.get());
   return context;
 }

@@ -34,7 +34,7 @@ Instance::Instance(const strata_host* host, const Options& options)
 Instance::~Instance() { leave_library(host_); }
 
 Slots& Instance::slots() {
-  if (slots_ == nullptr) fail(STRATA_UNSUPPORTED, "no device is bound: only tokenizer and chat work");
+  if (slots_ == nullptr) raise(STRATA_UNSUPPORTED, "no device is bound: only tokenizer and chat work");
   return *slots_;
 }
 
@@ -46,18 +46,19 @@ Chat& Instance::chat() {
 // Exports and imports are copies by this processor, done when the call returns, so every event recorded after
 // them is true at once; memory that only the device can read is out of reach.
 void Instance::bind(const strata_device* device, strata_instance* device_instance, int32_t index) {
-  if (options_.vocab_only) fail(STRATA_UNSUPPORTED, "vocab_only: no device can be bound");
-  if (slots_ != nullptr) fail(STRATA_INVALID, "a device is already bound");
+  if (options_.vocab_only) raise(STRATA_UNSUPPORTED, "vocab_only: no device can be bound");
+  if (slots_ != nullptr) raise(STRATA_INVALID, "a device is already bound");
   strata_device_info info = {};
   info.struct_size = sizeof info;
   strata_error error = {};
   if (device->info(device_instance, index, &info, &error) != STRATA_OK)
-    fail(STRATA_UNAVAILABLE, "%s", error.message);
+    raise(STRATA_UNAVAILABLE, "%s", error.message);
   abilities_ = test_state(model_, options_);
   choose_block();
   choose_context();
   say_how_state_is_kept();
-  slots_ = std::make_unique<Slots>(model_, options_, abilities_, context_, tokens_per_block_);
+  slots_ =
+      std::make_unique<Slots>(model_, options_, abilities_, context_, tokens_per_block_, adds_up_alike());
 }
 
 void Instance::choose_block() {
@@ -69,7 +70,7 @@ void Instance::choose_block() {
   if (options_.tokens_per_block != 0) {
     tokens_per_block_ = options_.tokens_per_block;
     if (block.of(tokens_per_block_) > kMaxBlockBytes)
-      fail(STRATA_INVALID, "option tokens_per_block: %u makes blocks above 16 MiB", tokens_per_block_);
+      raise(STRATA_INVALID, "option tokens_per_block: %u makes blocks above 16 MiB", tokens_per_block_);
     return;
   }
   while (tokens_per_block_ > 1 && block.of(tokens_per_block_) > kMaxBlockBytes) tokens_per_block_ /= 2;
@@ -93,9 +94,9 @@ void Instance::choose_context() {
                    std::to_string(context_) + " tokens, as memory allows; see --context");
   }
   if (cache_bytes(context_) > available)
-    fail(STRATA_EXHAUSTED,
-         "model %.60s: %u slots of %u tokens need %llu MiB, %llu MiB are available; see --context",
-         model_.name().c_str(), options_.slots, context_, mib(cache_bytes(context_)), mib(available));
+    raise(STRATA_EXHAUSTED,
+          "model %.60s: %u slots of %u tokens need %llu MiB, %llu MiB are available; see --context",
+          model_.name().c_str(), options_.slots, context_, mib(cache_bytes(context_)), mib(available));
 }
 
 uint64_t Instance::cache_bytes(uint32_t context_tokens) const {
@@ -129,11 +130,21 @@ uint64_t Instance::checkpoint_limit() const {
   return layout.whole.of(context_) - layout.side.per_token * (context_ - side_limit());
 }
 
-// From this many cells on several threads share the cache of a token between them, at borders that depend on
-// how full it is: sums then round otherwise in another place of the cache.
+// Sums round alike wherever in the cache a conversation lies, as long as its cells keep their order. Not
+// where several threads share the cache of a token between them, which they do from 512 cells on, at borders
+// that depend on how full it is.
 bool Instance::adds_up_alike() const {
   constexpr uint32_t kSharedCells = 512;
-  return options_.threads == 1 || shape_of(options_, context_, tokens_per_block_).cells < kSharedCells;
+  const bool shared =
+      options_.threads > 1 && shape_of(options_, context_, tokens_per_block_).cells >= kSharedCells;
+  return abilities_.exact && !shared;
+}
+
+// A window's cache that is smaller than the whole goes round, and has another order then.
+bool Instance::keeps_order() const {
+  const ContextShape shape = shape_of(options_, context_, tokens_per_block_);
+  const auto window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(model_.get())));
+  return window == 0 || window * shape.sequences + options_.pass_tokens >= shape.cells;
 }
 
 void Instance::describe(strata_model_info& info) const {
@@ -153,7 +164,7 @@ void Instance::describe(strata_model_info& info) const {
     info.caps |= STRATA_MODEL_NEEDS_CHECKPOINTS;
     info.checkpoint_bytes[0] = 1;
   } else {
-    if (abilities_.exact && adds_up_alike()) info.caps |= STRATA_MODEL_EXACT_IMPORT;
+    if (adds_up_alike() && keeps_order()) info.caps |= STRATA_MODEL_EXACT_IMPORT;
     info.caps |= abilities_.needs_checkpoints() ? STRATA_MODEL_NEEDS_CHECKPOINTS : STRATA_MODEL_CAN_TRUNCATE;
     if (abilities_.blocks) info.caps |= STRATA_MODEL_STATE_IN_BLOCKS;
     info.max_block_bytes[0] = abilities_.blocks ? abilities_.layout.block.of(tokens_per_block_) : 0;

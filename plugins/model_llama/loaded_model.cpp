@@ -17,11 +17,12 @@ namespace {
 void check_file(const std::string& path, const char* what) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    fail(STRATA_NOT_FOUND, "%s %.120s: %s", what, path.c_str(), strerrordesc_np(errno != 0 ? errno : ENOENT));
+    raise(STRATA_NOT_FOUND, "%s %.120s: %s", what, path.c_str(),
+          strerrordesc_np(errno != 0 ? errno : ENOENT));
   char magic[4] = {};
   file.read(magic, sizeof magic);
   if (file.gcount() != sizeof magic || std::memcmp(magic, "GGUF", sizeof magic) != 0)
-    fail(STRATA_INVALID, "%s %.120s: not a GGUF file", what, path.c_str());
+    raise(STRATA_INVALID, "%s %.120s: not a GGUF file", what, path.c_str());
 }
 
 void check_memory(const Options& options) {
@@ -30,9 +31,9 @@ void check_memory(const Options& options) {
   const auto memory =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (static_cast<uint64_t>(state.st_size) > memory)
-    fail(STRATA_EXHAUSTED, "model file %.100s: %llu MiB of weights do not fit into %llu MiB of memory",
-         options.path.c_str(), static_cast<unsigned long long>(state.st_size) >> 20,
-         static_cast<unsigned long long>(memory) >> 20);
+    raise(STRATA_EXHAUSTED, "model file %.100s: %llu MiB of weights do not fit into %llu MiB of memory",
+          options.path.c_str(), static_cast<unsigned long long>(state.st_size) >> 20,
+          static_cast<unsigned long long>(memory) >> 20);
 }
 
 std::string reason() {
@@ -51,14 +52,14 @@ LoadedModel::LoadedModel(const Options& options) : options_(options) {
   forget_complaint();
   model_.reset(llama_model_load_from_file(options.path.c_str(), wanted));
   if (model_ == nullptr)
-    fail(STRATA_INVALID, "model file %.100s: %.110s", options.path.c_str(), reason().c_str());
+    raise(STRATA_INVALID, "model file %.100s: %.110s", options.path.c_str(), reason().c_str());
   vocabulary_ = llama_model_get_vocab(model_.get());
   size_ = static_cast<uint32_t>(std::max(0, llama_vocab_n_tokens(vocabulary_)));
-  if (size_ == 0) fail(STRATA_UNSUPPORTED, "model file %.120s: it has no vocabulary", options.path.c_str());
+  if (size_ == 0) raise(STRATA_UNSUPPORTED, "model file %.120s: it has no vocabulary", options.path.c_str());
   if (options.vocab_only) return;
   if (llama_model_has_encoder(model_.get()) || llama_model_is_diffusion(model_.get()))
-    fail(STRATA_UNSUPPORTED, "model file %.120s: %s writes no text token by token", options.path.c_str(),
-         architecture().c_str());
+    raise(STRATA_UNSUPPORTED, "model file %.120s: %s writes no text token by token", options.path.c_str(),
+          architecture().c_str());
   load_adapters();
 }
 
@@ -67,7 +68,7 @@ void LoadedModel::load_adapters() {
     check_file(path, "adapter");
     forget_complaint();
     llama_adapter_lora* adapter = llama_adapter_lora_init(model_.get(), path.c_str());
-    if (adapter == nullptr) fail(STRATA_INVALID, "adapter %.100s: %.110s", path.c_str(), reason().c_str());
+    if (adapter == nullptr) raise(STRATA_INVALID, "adapter %.100s: %.110s", path.c_str(), reason().c_str());
     adapters_.push_back(adapter);
   }
 }
@@ -77,7 +78,7 @@ void LoadedModel::adapt(llama_context* context) const {
   std::vector<llama_adapter_lora*> adapters = adapters_;
   std::vector<float> scales(adapters.size(), options_.adapter_scale);
   if (llama_set_adapters_lora(context, adapters.data(), adapters.size(), scales.data()) != 0)
-    fail(STRATA_INVALID, "adapter %.150s cannot be used with this model", options_.adapters.front().c_str());
+    raise(STRATA_INVALID, "adapter %.150s cannot be used with this model", options_.adapters.front().c_str());
 }
 
 std::string LoadedModel::name() const {
@@ -104,17 +105,17 @@ bool LoadedModel::positions_are_learned() const {
 
 std::vector<int32_t> LoadedModel::tokenize(std::string_view text, bool add_special,
                                            bool parse_special) const {
-  if (text.size() >= INT32_MAX) fail(STRATA_INVALID, "text is too long");
+  if (text.size() >= INT32_MAX) raise(STRATA_INVALID, "text is too long");
   std::vector<int32_t> tokens(text.size() + 8);
   const auto length = static_cast<int32_t>(text.size());
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int32_t count = llama_tokenize(vocabulary_, text.data(), length, tokens.data(),
                                          static_cast<int32_t>(tokens.size()), add_special, parse_special);
-    if (count == INT32_MIN) fail(STRATA_INVALID, "text is too long");
+    if (count == INT32_MIN) raise(STRATA_INVALID, "text is too long");
     tokens.resize(static_cast<size_t>(count < 0 ? -count : count));
     if (count >= 0) return tokens;
   }
-  fail(STRATA_INTERNAL, "the tokenizer changed its mind");
+  raise(STRATA_INTERNAL, "the tokenizer changed its mind");
 }
 
 // Piece by piece, so that every token has its bytes wherever it stands, and special tokens have theirs.
@@ -138,7 +139,7 @@ std::string LoadedModel::detokenize(const int32_t* tokens, uint32_t count) const
 void LoadedModel::check_tokens(const int32_t* tokens, uint32_t count) const {
   for (uint32_t i = 0; i < count; ++i)
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= size_)
-      fail(STRATA_INVALID, "token %d at %u is not in the vocabulary of %u", tokens[i], i, size_);
+      raise(STRATA_INVALID, "token %d at %u is not in the vocabulary of %u", tokens[i], i, size_);
 }
 
 }  // namespace strata::llama

@@ -20,7 +20,7 @@ std::optional<std::string> text_of(const strata_host* host, const char* key) {
   std::string text(kMaxText, '\0');
   const int32_t length = host->get_option(host->ctx, key, text.data(), kMaxText);
   if (length < 0) return std::nullopt;
-  if (static_cast<uint32_t>(length) >= kMaxText) fail(STRATA_INVALID, "option %s: value too long", key);
+  if (static_cast<uint32_t>(length) >= kMaxText) raise(STRATA_INVALID, "option %s: value too long", key);
   text.resize(static_cast<size_t>(length));
   return text;
 }
@@ -32,8 +32,8 @@ void number(const strata_host* host, const char* key, int64_t least, int64_t mos
   int64_t parsed = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), parsed);
   if (error != std::errc() || end != text->data() + text->size() || parsed < least || parsed > most)
-    fail(STRATA_INVALID, "option %s: \"%.60s\" is not a number from %lld to %lld", key, text->c_str(),
-         static_cast<long long>(least), static_cast<long long>(most));
+    raise(STRATA_INVALID, "option %s: \"%.60s\" is not a number from %lld to %lld", key, text->c_str(),
+          static_cast<long long>(least), static_cast<long long>(most));
   value = static_cast<Number>(parsed);
 }
 
@@ -50,7 +50,7 @@ void choice(const strata_host* host, const char* key, const std::pair<const char
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(name);
   }
-  fail(STRATA_INVALID, "option %s: \"%.60s\" is none of %s", key, text->c_str(), allowed.c_str());
+  raise(STRATA_INVALID, "option %s: \"%.60s\" is none of %s", key, text->c_str(), allowed.c_str());
 }
 
 constexpr std::pair<const char*, ggml_type> kCacheTypes[] = {
@@ -77,7 +77,7 @@ void read_scale(const strata_host* host, float& scale) {
   if (!text) return;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), scale);
   if (error != std::errc() || end != text->data() + text->size() || !std::isfinite(scale))
-    fail(STRATA_INVALID, "option lora_scale: \"%.60s\" is not a number", text->c_str());
+    raise(STRATA_INVALID, "option lora_scale: \"%.60s\" is not a number", text->c_str());
 }
 
 uint32_t usable_processors() {
@@ -92,7 +92,7 @@ uint32_t usable_processors() {
 Options read_options(const strata_host* host) {
   Options o;
   o.path = text_of(host, "path").value_or("");
-  if (o.path.empty()) fail(STRATA_INVALID, "option path: no model file is named");
+  if (o.path.empty()) raise(STRATA_INVALID, "option path: no model file is named");
   o.adapters = split(text_of(host, "lora").value_or(""));
   read_scale(host, o.adapter_scale);
   number(host, "vocab_only", 0, 1, o.vocab_only);
@@ -110,7 +110,7 @@ Options read_options(const strata_host* host) {
   choice(host, "state_granularity", kGranularity, o.granularity);
   if (o.threads == 0) o.threads = usable_processors();
   if (o.flash_attention == FlashAttention::off && ggml_is_quantized(o.values))
-    fail(STRATA_INVALID, "option cache_type_v: a quantized type needs flash_attn=on");
+    raise(STRATA_INVALID, "option cache_type_v: a quantized type needs flash_attn=on");
   return o;
 }
 

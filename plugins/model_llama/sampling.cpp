@@ -18,7 +18,7 @@ namespace {
 template <class Number>
 void take(const common_json& params, const char* key, Number& value) {
   if (!params.contains(key)) return;
-  if (!params.at(key).is_number()) fail(STRATA_INVALID, "sampling: %s is not a number", key);
+  if (!params.at(key).is_number()) raise(STRATA_INVALID, "sampling: %s is not a number", key);
   value = static_cast<Number>(params.at(key).get<double>());
 }
 
@@ -103,16 +103,16 @@ RequestSampler::RequestSampler(const LoadedModel& model, const std::string& para
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& problem) {
-    fail(STRATA_INVALID, "sampling: %.200s", problem.what());
+    raise(STRATA_INVALID, "sampling: %.200s", problem.what());
   }
-  if (parts_->sampler == nullptr) fail(STRATA_INVALID, "sampling: the grammar cannot be used");
+  if (parts_->sampler == nullptr) raise(STRATA_INVALID, "sampling: the grammar cannot be used");
 }
 
 RequestSampler::~RequestSampler() = default;
 
 int32_t RequestSampler::sample(const Slots& slots, int32_t slot) {
   const int32_t row = slots.logits_row(slot);
-  if (row < 0) fail(STRATA_INVALID, "slot %d has no logits of the last decode", slot);
+  if (row < 0) raise(STRATA_INVALID, "slot %d has no logits of the last decode", slot);
   return common_sampler_sample(parts_->sampler.get(), slots.context(), row);
 }
 

@@ -57,9 +57,9 @@ Logits SelfTest::read(llama_seq_id sequence, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; ++i)
     batch_.add(some_token(i, model_.vocabulary_size()), i, sequence, i + 1 == to);
   if (llama_decode(context_.get(), batch_.view()) != 0)
-    fail(STRATA_UNSUPPORTED, "model %.120s: it cannot decode a short prompt", model_.name().c_str());
+    raise(STRATA_UNSUPPORTED, "model %.120s: it cannot decode a short prompt", model_.name().c_str());
   const float* logits = llama_get_logits_ith(context_.get(), batch_.size() - 1);
-  if (logits == nullptr) fail(STRATA_UNSUPPORTED, "model %.120s: it gives no logits", model_.name().c_str());
+  if (logits == nullptr) raise(STRATA_UNSUPPORTED, "model %.120s: it gives no logits", model_.name().c_str());
   return {logits, logits + model_.vocabulary_size()};
 }
 
@@ -178,8 +178,8 @@ StateAbilities SelfTest::run(Granularity wanted) {
       whole_exact = equal_after_whole(found.layout);
     } catch (const Failure& failure) {
       if (!blocks)
-        fail(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(),
-             failure.what());
+        raise(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(),
+              failure.what());
     }
   }
   if (blocks && !blocks_exact && whole_exact && wanted == Granularity::automatic) {

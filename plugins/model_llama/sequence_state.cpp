@@ -41,10 +41,10 @@ const uint8_t* bytes_of(std::span<const std::byte> data) {
 PartSize rule(uint64_t at_half, uint64_t at_full, uint32_t half, uint32_t full) {
   PartSize size;
   if (at_full < at_half || (at_full - at_half) % (full - half) != 0)
-    fail(STRATA_UNSUPPORTED, "the state's size follows no rule: %llu bytes at %u tokens, %llu at %u",
-         wide(at_half), half, wide(at_full), full);
+    raise(STRATA_UNSUPPORTED, "the state's size follows no rule: %llu bytes at %u tokens, %llu at %u",
+          wide(at_half), half, wide(at_full), full);
   size.per_token = (at_full - at_half) / (full - half);
-  if (size.per_token * half > at_half) fail(STRATA_UNSUPPORTED, "the state's size follows no rule");
+  if (size.per_token * half > at_half) raise(STRATA_UNSUPPORTED, "the state's size follows no rule");
   size.base = at_half - size.per_token * half;
   return size;
 }
@@ -77,20 +77,20 @@ StateLayout SequenceState::measure(llama_seq_id sequence, uint32_t tokens) {
     read_scratch(data, kSideOnly);
     layout.empty_side.assign(data.begin() + kHeaderBytes, data.end());
     if (empty_all < empty_side || side < kHeaderBytes)
-      fail(STRATA_UNSUPPORTED, "the state has an unknown form");
+      raise(STRATA_UNSUPPORTED, "the state has an unknown form");
   }
   const uint32_t half = tokens / 2;
   layout.block = rule(block_bytes(sequence, 0, half), block_bytes(sequence, 0, tokens), half, tokens);
   const PartSize odd = rule(block_bytes(sequence, 1, 1), block_bytes(sequence, 1, 3), 1, 3);
   if (odd.base != layout.block.base || odd.per_token != layout.block.per_token)
-    fail(STRATA_UNSUPPORTED, "blocks of equal length differ in size");
+    raise(STRATA_UNSUPPORTED, "blocks of equal length differ in size");
   return layout;
 }
 
 void SequenceState::read_scratch(std::span<std::byte> to, llama_state_seq_flags flags) const {
   const size_t written = llama_state_seq_get_data_ext(context_, bytes_of(to), to.size(), kScratch, flags);
   if (written != to.size())
-    fail(STRATA_INTERNAL, "llama.cpp wrote %llu bytes of state, not %llu", wide(written), wide(to.size()));
+    raise(STRATA_INTERNAL, "llama.cpp wrote %llu bytes of state, not %llu", wide(written), wide(to.size()));
 }
 
 void SequenceState::export_block(const StateLayout& layout, llama_seq_id from, uint32_t first, uint32_t count,
@@ -101,7 +101,7 @@ void SequenceState::export_block(const StateLayout& layout, llama_seq_id from, u
   if (!layout.has_side()) return read_scratch(to, kAll);
   buffer_.resize(scratch_size(kAll));
   read_scratch(buffer_, kAll);
-  if (buffer_.size() < to.size()) fail(STRATA_INTERNAL, "a block of %u tokens is too short", count);
+  if (buffer_.size() < to.size()) raise(STRATA_INTERNAL, "a block of %u tokens is too short", count);
   std::memcpy(to.data(), buffer_.data(), to.size());
 }
 
@@ -116,7 +116,7 @@ void SequenceState::import_block(const StateLayout& layout, llama_seq_id into, u
     data = buffer_;
   }
   if (llama_state_seq_set_data_ext(context_, bytes_of(data), data.size(), kScratch, kAll) != data.size())
-    fail(STRATA_CORRUPT, "llama.cpp refused the block of %u tokens at %u", count, first);
+    raise(STRATA_CORRUPT, "llama.cpp refused the block of %u tokens at %u", count, first);
   llama_memory_seq_cp(memory_, kScratch, into, static_cast<llama_pos>(first),
                       static_cast<llama_pos>(first + used));
 }
@@ -130,8 +130,8 @@ uint64_t SequenceState::export_framed(llama_seq_id from, uint32_t position, bool
   frame.position = position;
   frame.bytes = scratch_size(flags);
   if (to.size() < sizeof frame + frame.bytes)
-    fail(STRATA_INVALID, "checkpoint has %llu bytes, more than the %llu there is room for",
-         wide(sizeof frame + frame.bytes), wide(to.size()));
+    raise(STRATA_INVALID, "checkpoint has %llu bytes, more than the %llu there is room for",
+          wide(sizeof frame + frame.bytes), wide(to.size()));
   read_scratch(to.subspan(sizeof frame, frame.bytes), flags);
   std::memcpy(to.data(), &frame, sizeof frame);
   return sizeof frame + frame.bytes;
@@ -149,7 +149,20 @@ void SequenceState::import_framed(llama_seq_id into, bool whole, std::span<const
   const std::span<const std::byte> data = from.subspan(sizeof(Frame));
   const llama_state_seq_flags flags = whole ? kAll : kSideOnly;
   if (llama_state_seq_set_data_ext(context_, bytes_of(data), data.size(), into, flags) != data.size())
-    fail(STRATA_CORRUPT, "llama.cpp refused the checkpoint");
+    raise(STRATA_CORRUPT, "llama.cpp refused the checkpoint");
+}
+
+void SequenceState::lay_anew(llama_seq_id sequence) {
+  std::vector<std::byte> data(llama_state_seq_get_size_ext(context_, sequence, kAll));
+  const size_t size =
+      llama_state_seq_get_data_ext(context_, bytes_of(std::span(data)), data.size(), sequence, kAll);
+  remove(sequence);
+  if (size != data.size() || llama_state_seq_set_data_ext(context_, bytes_of(std::span(data)), data.size(),
+                                                          sequence, kAll) != data.size()) {
+    remove(sequence);
+    raise(STRATA_INTERNAL, "llama.cpp cannot move a sequence of %llu bytes to other cells",
+          wide(data.size()));
+  }
 }
 
 void SequenceState::move(llama_seq_id from, llama_seq_id to) {

@@ -1,6 +1,7 @@
 #include "plugins/model_llama/slots.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plugins/model_llama/failure.hpp"
 
@@ -22,13 +23,14 @@ ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t 
 }
 
 Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities abilities,
-             uint32_t context_tokens, uint32_t tokens_per_block)
+             uint32_t context_tokens, uint32_t tokens_per_block, bool in_order)
     : model_(model),
       abilities_(std::move(abilities)),
       context_tokens_(context_tokens),
       tokens_per_block_(tokens_per_block),
       window_(static_cast<uint32_t>(std::max(0, llama_model_n_swa(model.get())))),
       keeps_order_(abilities_.layout.has_blocks()),
+      in_order_(in_order),
       retired_sequence_(static_cast<llama_seq_id>(options.slots + options.staged_imports + 1)),
       context_(make_context(model, options, shape_of(options, context_tokens, tokens_per_block))),
       state_(context_.get()),
@@ -39,11 +41,11 @@ Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities ab
 }
 
 void Slots::check_slot(int32_t slot) const {
-  if (!is_slot(slot)) fail(STRATA_INVALID, "slot %d does not exist", slot);
+  if (!is_slot(slot)) raise(STRATA_INVALID, "slot %d does not exist", slot);
 }
 
 void Slots::check_stage(uint32_t stage) const {
-  if (stage != 0) fail(STRATA_INVALID, "stage %u of 1 does not exist", stage);
+  if (stage != 0) raise(STRATA_INVALID, "stage %u of 1 does not exist", stage);
 }
 
 int32_t Slots::logits_row(int32_t slot) const {
@@ -54,14 +56,14 @@ void Slots::check_item(std::span<const strata_batch_item> items, size_t index) c
   const strata_batch_item& item = items[index];
   check_slot(item.slot);
   for (size_t i = 0; i < index; ++i)
-    if (items[i].slot == item.slot) fail(STRATA_INVALID, "slot %d is twice in the batch", item.slot);
-  if (item.token_count == 0) fail(STRATA_INVALID, "slot %d: no tokens", item.slot);
+    if (items[i].slot == item.slot) raise(STRATA_INVALID, "slot %d is twice in the batch", item.slot);
+  if (item.token_count == 0) raise(STRATA_INVALID, "slot %d: no tokens", item.slot);
   const uint32_t held = length(item.slot);
   if (item.position != held)
-    fail(STRATA_INVALID, "slot %d: position %u, but it holds %u tokens", item.slot, item.position, held);
+    raise(STRATA_INVALID, "slot %d: position %u, but it holds %u tokens", item.slot, item.position, held);
   if (item.token_count > context_tokens_ - held)
-    fail(STRATA_INVALID, "slot %d: %u tokens after %u exceed the context of %u", item.slot, item.token_count,
-         held, context_tokens_);
+    raise(STRATA_INVALID, "slot %d: %u tokens after %u exceed the context of %u", item.slot, item.token_count,
+          held, context_tokens_);
   model_.check_tokens(item.tokens, item.token_count);
 }
 
@@ -77,7 +79,7 @@ void Slots::decode(std::span<const strata_batch_item> items, const float** logit
   }
   if (const int32_t result = run_batch(); result != 0) {
     undo_decode(items);
-    fail(result == 1 ? STRATA_EXHAUSTED : STRATA_INTERNAL, "llama.cpp cannot decode the batch (%d)", result);
+    raise(result == 1 ? STRATA_EXHAUSTED : STRATA_INTERNAL, "llama.cpp cannot decode the batch (%d)", result);
   }
   for (size_t i = 0; i < items.size(); ++i) {
     lengths_[static_cast<size_t>(items[i].slot)] += items[i].token_count;
@@ -112,6 +114,24 @@ void Slots::retire(llama_seq_id sequence, uint32_t first, uint32_t count) {
 void Slots::release_retired() {
   state_.remove(retired_sequence_);
   retired_ = 0;
+  if (keeps_order_ && in_order_) lay_anew();
+}
+
+// The cells that were given back lie among those of what lives. What cannot be laid anew is lost, and says
+// so: its slot is empty, its import incomplete.
+void Slots::lay_anew() {
+  for (size_t slot = 0; slot < lengths_.size(); ++slot) {
+    if (lengths_[slot] == 0) continue;
+    const uint32_t length = std::exchange(lengths_[slot], 0);
+    state_.lay_anew(sequence(static_cast<int32_t>(slot)));
+    lengths_[slot] = length;
+  }
+  for (Import& import : imports_) {
+    if (import.placed == 0) continue;
+    const uint32_t placed = std::exchange(import.placed, 0);
+    state_.lay_anew(import.staging);
+    import.placed = placed;
+  }
 }
 
 // Computed passes of a failed batch remain in the cache.
@@ -128,7 +148,7 @@ void Slots::truncate(int32_t slot, uint32_t tokens) {
   check_slot(slot);
   const uint32_t held = length(slot);
   if (tokens > held)
-    fail(STRATA_INVALID, "slot %d holds %u tokens and cannot be cut to %u", slot, held, tokens);
+    raise(STRATA_INVALID, "slot %d holds %u tokens and cannot be cut to %u", slot, held, tokens);
   if (tokens == held) return;
   if (tokens == 0) return clear(slot);
   // With a window llama.cpp says yes although the tokens before `tokens` are gone, and the next answer is
@@ -138,8 +158,8 @@ void Slots::truncate(int32_t slot, uint32_t tokens) {
   const bool possible = abilities_.blocks && in_window && !llama_model_is_recurrent(model_.get()) &&
                         !llama_model_is_hybrid(model_.get());
   if (!possible)
-    fail(STRATA_UNSUPPORTED, "slot %d: this state exists only at %u tokens and cannot be cut to %u", slot,
-         held, tokens);
+    raise(STRATA_UNSUPPORTED, "slot %d: this state exists only at %u tokens and cannot be cut to %u", slot,
+          held, tokens);
   lengths_[static_cast<size_t>(slot)] = tokens;
   retire(sequence(slot), tokens, held - tokens);
 }
@@ -156,10 +176,10 @@ uint64_t Slots::block_bytes(uint32_t stage, uint32_t count) const {
 }
 
 void Slots::check_block(uint32_t stage, uint32_t first, uint32_t count) const {
-  if (!abilities_.blocks) fail(STRATA_UNSUPPORTED, "the state has no blocks");
+  if (!abilities_.blocks) raise(STRATA_UNSUPPORTED, "the state has no blocks");
   check_stage(stage);
   if (first % tokens_per_block_ != 0 || count == 0 || count > tokens_per_block_)
-    fail(STRATA_INVALID, "tokens [%u, +%u) are not a block of at most %u", first, count, tokens_per_block_);
+    raise(STRATA_INVALID, "tokens [%u, +%u) are not a block of at most %u", first, count, tokens_per_block_);
 }
 
 void Slots::export_block(int32_t slot, uint32_t stage, uint32_t first, uint32_t count,
@@ -167,29 +187,29 @@ void Slots::export_block(int32_t slot, uint32_t stage, uint32_t first, uint32_t 
   check_slot(slot);
   check_block(stage, first, count);
   if (uint64_t{first} + count > length(slot))
-    fail(STRATA_INVALID, "block [%u, +%u) ends beyond the slot's %u tokens", first, count, length(slot));
+    raise(STRATA_INVALID, "block [%u, +%u) ends beyond the slot's %u tokens", first, count, length(slot));
   if (to.size() != block_bytes(stage, count))
-    fail(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count,
-         wide(block_bytes(stage, count)), wide(to.size()));
+    raise(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count,
+          wide(block_bytes(stage, count)), wide(to.size()));
   state_.export_block(abilities_.layout, sequence(slot), first, count, to);
 }
 
 uint64_t Slots::export_checkpoint(int32_t slot, uint32_t stage, std::span<std::byte> to) {
   check_slot(slot);
-  if (!abilities_.needs_checkpoints()) fail(STRATA_UNSUPPORTED, "the state has no checkpoints");
+  if (!abilities_.needs_checkpoints()) raise(STRATA_UNSUPPORTED, "the state has no checkpoints");
   check_stage(stage);
-  if (length(slot) == 0) fail(STRATA_INVALID, "slot %d is empty", slot);
+  if (length(slot) == 0) raise(STRATA_INVALID, "slot %d is empty", slot);
   return state_.export_framed(sequence(slot), length(slot), !abilities_.blocks, to);
 }
 
 uint64_t Slots::begin(int32_t slot, const int32_t* tokens, uint32_t count) {
   check_slot(slot);
   if (count == 0 || count > context_tokens_)
-    fail(STRATA_INVALID, "import of %u tokens into a context of %u", count, context_tokens_);
+    raise(STRATA_INVALID, "import of %u tokens into a context of %u", count, context_tokens_);
   model_.check_tokens(tokens, count);
   for (const Import& open : imports_)
-    if (open.slot == slot) fail(STRATA_INVALID, "slot %d already has an open import", slot);
-  if (free_staging_.empty()) fail(STRATA_UNAVAILABLE, "%zu imports are already open", imports_.size());
+    if (open.slot == slot) raise(STRATA_INVALID, "slot %d already has an open import", slot);
+  if (free_staging_.empty()) raise(STRATA_UNAVAILABLE, "%zu imports are already open", imports_.size());
   Import import;
   import.id = next_import_++;
   import.slot = slot;
@@ -205,7 +225,7 @@ uint64_t Slots::begin(int32_t slot, const int32_t* tokens, uint32_t count) {
 
 Slots::Import& Slots::find(uint64_t id) {
   const auto found = std::ranges::find(imports_, id, &Import::id);
-  if (found == imports_.end()) fail(STRATA_INVALID, "import %llu is not open", wide(id));
+  if (found == imports_.end()) raise(STRATA_INVALID, "import %llu is not open", wide(id));
   return *found;
 }
 
@@ -220,10 +240,10 @@ void Slots::add_block(uint64_t id, uint32_t stage, uint32_t first, uint32_t coun
   Import& import = find(id);
   check_block(stage, first, count);
   if (first >= import.tokens)
-    fail(STRATA_INVALID, "block at %u lies beyond the import's %u tokens", first, import.tokens);
+    raise(STRATA_INVALID, "block at %u lies beyond the import's %u tokens", first, import.tokens);
   if (from.size() != block_bytes(stage, count))
-    fail(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count,
-         wide(block_bytes(stage, count)), wide(from.size()));
+    raise(STRATA_INVALID, "block of %u tokens has %llu bytes, not %llu", count,
+          wide(block_bytes(stage, count)), wide(from.size()));
   const uint32_t block = first / tokens_per_block_;
   if (block > import.placed) {
     import.early[block].assign(from.begin(), from.end());
@@ -264,12 +284,12 @@ void Slots::place_early(Import& import) {
 
 void Slots::add_checkpoint(uint64_t id, uint32_t stage, uint32_t position, std::span<const std::byte> from) {
   Import& import = find(id);
-  if (!abilities_.needs_checkpoints()) fail(STRATA_UNSUPPORTED, "the state has no checkpoints");
+  if (!abilities_.needs_checkpoints()) raise(STRATA_UNSUPPORTED, "the state has no checkpoints");
   check_stage(stage);
   if (position != import.tokens)
-    fail(STRATA_INVALID, "checkpoint at %u, but the import ends at %u", position, import.tokens);
+    raise(STRATA_INVALID, "checkpoint at %u, but the import ends at %u", position, import.tokens);
   if (!SequenceState::frame_fits(from, position))
-    fail(STRATA_INVALID, "%llu bytes are no checkpoint at %u", wide(from.size()), position);
+    raise(STRATA_INVALID, "%llu bytes are no checkpoint at %u", wide(from.size()), position);
   import.checkpoint.assign(from.begin(), from.end());
 }
 
@@ -278,11 +298,11 @@ void Slots::check_complete(const Import& import) const {
     const uint32_t need = used_tokens(import, block, tokens_per_block_);
     const uint32_t held = block < import.placed ? import.held[block] : 0;
     if (held < need)
-      fail(STRATA_INVALID, "%u of the %u tokens from %u are missing", need - held, need,
-           block * tokens_per_block_);
+      raise(STRATA_INVALID, "%u of the %u tokens from %u are missing", need - held, need,
+            block * tokens_per_block_);
   }
   if (abilities_.needs_checkpoints() && import.checkpoint.empty())
-    fail(STRATA_INVALID, "the checkpoint at %u is missing", import.tokens);
+    raise(STRATA_INVALID, "the checkpoint at %u is missing", import.tokens);
 }
 
 void Slots::place_checkpoint(const Import& import) {

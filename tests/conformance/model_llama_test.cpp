@@ -191,12 +191,8 @@ class ModelLlamaReal : public ModelLlama {
   void SetUp() override {
     ModelLlama::SetUp();
     if (IsSkipped()) return;
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    file_ = (cache != nullptr && *cache != '\0' ? std::string(cache)
-                                                : std::string(home != nullptr ? home : "") + "/.cache") +
-            "/strata/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (!std::filesystem::exists(file_)) GTEST_SKIP() << "tools/install_deps models brings SmolLM2";
+    file_ = real_llama_model("SmolLM2-135M-Instruct.Q4_1.gguf");
+    if (file_.empty()) GTEST_SKIP() << "tools/install_deps models brings SmolLM2";
   }
   std::string answer(Model& model, const ChatPrompt& chat, uint32_t most) {
     const auto prompt = model.tokenize(chat.prompt, true, true);

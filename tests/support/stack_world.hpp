@@ -32,13 +32,15 @@ struct StackWorldOptions {
   int slots = 2;
   int context = 512;    // tokens per slot
   PluginOptions model;  // further options of the model, win over the rest
-  uint64_t seed = 7;    // of the device's and the disk's order
+  std::string gguf;     // a model of the llama plugin instead, with `context`, `slots`, `model`; one thread
+  uint32_t tokens_at_once = 40;  // in one decode; 1 where logits depend on the batch's shape
+  uint64_t seed = 7;             // of the device's and the disk's order
   TierOptions tiers;
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
   uint64_t model_identity = 1;
 };
 
-// A tiny model: 4 layers, blocks of 16 tokens, context of 512.
+// A tiny model: 4 layers, blocks of 16 tokens, context of 512. With a file: blocks of 16 tokens too.
 [[nodiscard]] PluginOptions tiny_model(const StackWorldOptions& options);
 [[nodiscard]] TierOptions ram_tier(uint64_t budget_bytes);
 [[nodiscard]] TierOptions ram_and_disk(uint64_t ram_bytes, uint64_t disk_bytes);
@@ -121,6 +123,7 @@ class StackWorld {
 
  private:
   void open();
+  Result<std::unique_ptr<Model>> make_model();
   bool decode(InFlight& request);
 
   StackWorldOptions options_;
@@ -144,6 +147,7 @@ class StackWorld {
   std::unique_ptr<SteppedWriteQueue> queue_;
   std::unique_ptr<TierStack> stack_;
   RequestId next_request_ = 1;
+  bool llama_loaded_ = false;
 };
 
 }  // namespace strata::testing

@@ -28,6 +28,27 @@ TEST(Sdk, ExceptionsBecomeErrorsWithTheirText_PLG1) {
   EXPECT_EQ(sdk::guard(&error, [] { return strata_status{STRATA_OK}; }), STRATA_OK);
 }
 
+// A thrown Failure arrives with all that it carries, from either way to fail; a body without a result
+// succeeds by returning.
+TEST(Sdk, FailuresKeepWhatTheyCarry_PLG1) {
+  strata_error error = {};
+  EXPECT_EQ(sdk::guard(&error, [] { sdk::raise(STRATA_CORRUPT, "part %d", 7); }), STRATA_CORRUPT);
+  EXPECT_STREQ(error.message, "part 7");
+  const auto of_a_device = [](strata_error* inner) {
+    sdk::fail(inner, STRATA_UNAVAILABLE, "gone", ENODEV);
+    inner->vendor_code = 719;
+    inner->flags = STRATA_ERROR_DEVICE_LOST;
+    return strata_status{STRATA_UNAVAILABLE};
+  };
+  EXPECT_EQ(sdk::guard(&error, [&] { sdk::checked(of_a_device); }), STRATA_UNAVAILABLE);
+  EXPECT_STREQ(error.message, "gone");
+  EXPECT_EQ(error.os_errno, ENODEV);
+  EXPECT_EQ(error.vendor_code, 719);
+  EXPECT_EQ(error.flags, static_cast<uint32_t>(STRATA_ERROR_DEVICE_LOST));
+  EXPECT_EQ(sdk::guard(nullptr, [&] { sdk::checked(of_a_device); }), STRATA_UNAVAILABLE);
+  EXPECT_EQ(sdk::guard(&error, [] {}), STRATA_OK);
+}
+
 TEST(Sdk, LongMessagesAreCutAndTerminated) {
   strata_error error{};
   const std::string longer(1000, 'x');
