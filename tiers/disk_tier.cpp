@@ -33,6 +33,12 @@ ReadReason read_reason(SkipReason refused) {
   }
 }
 
+std::string parent_folder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 }  // namespace
 
 // --- open
@@ -42,9 +48,14 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   const std::string& folder = options.folder;
   for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     const std::string path = folder.substr(0, slash);
+    const auto before = ports.files.info(path);
     if (auto made = ports.files.create_directory(path); !made.ok()) {
       return with_context(made.error(), "conversation folder " + folder);
     }
+    // What is published must not go with the folder's own name. Whose folder we may not flush keeps its
+    // names.
+    const bool fresh = !before.ok() && before.error().code == ErrorCode::not_found;
+    if (fresh || slash == std::string::npos) (void)ports.files.sync_directory(parent_folder(path));
     if (slash == std::string::npos) break;
   }
   auto lock = ports.files.lock(folder + "/LOCK");

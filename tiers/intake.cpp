@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -47,6 +48,19 @@ Names names_of(std::vector<std::string> all) {
     }
   }
   return names;
+}
+
+// A power cut may leave a name of ours, and space, without the bytes that were written there: zeros where the
+// magic should be. Nobody else's file looks like that under such a name. An empty file that takes no space
+// may be anybody's.
+bool is_torn(std::span<const std::byte> first_bytes, uint64_t allocated_bytes) {
+  if (allocated_bytes == 0) return false;
+  const auto magic = first_bytes.first(std::min(first_bytes.size(), sizeof(uint64_t)));
+  return std::all_of(magic.begin(), magic.end(), [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+bool is_ours(std::span<const std::byte> first_bytes, uint64_t allocated_bytes) {
+  return has_strata_magic(first_bytes) || is_torn(first_bytes, allocated_bytes);
 }
 
 enum class Fate : uint8_t { candidate, taken, kept, removed };
@@ -342,9 +356,9 @@ class Intake {
 
   bool remove_temporary(const std::string& name) {
     const auto first = first_bytes(name, sizeof(uint64_t));
-    if (!first || !has_strata_magic(*first)) return false;
-    Refused refused{name, SkipReason::orphan, "an interrupted write"};
     const auto info = files_.info(path(name));
+    if (!first || !is_ours(*first, info.ok() ? info->allocated_bytes : 0)) return false;
+    Refused refused{name, SkipReason::orphan, "an interrupted write"};
     refused.removed = remove(name);
     if (!refused.removed && info.ok()) report_.kept_bytes += info->allocated_bytes;
     report_.refused.push_back(refused);
@@ -359,8 +373,8 @@ class Intake {
     for (const auto& [id, session] : sessions_) {
       if (referred_.contains(id)) continue;
       const auto header = first_bytes(session_file_name(id), limits::kSessionHeaderBytes);
-      if (!header || !has_strata_magic(*header)) continue;  // not ours
-      const bool stays = stays_unreferred(id, *header);
+      if (!header || !is_ours(*header, session.allocated_bytes)) continue;
+      const bool stays = stays_unreferred(*header);
       const bool removed = !stays && remove(session_file_name(id));
       if (!removed) report_.kept_bytes += session.allocated_bytes;
       if (stays || refused_owners.contains(id)) continue;  // its index tells the reason
@@ -372,9 +386,9 @@ class Intake {
   // Does a session file stay although nothing known refers to it?
   [[nodiscard]] bool stays_unreferred(ConversationId id) {
     const auto header = first_bytes(session_file_name(id), limits::kSessionHeaderBytes);
-    return header && has_strata_magic(*header) && stays_unreferred(id, *header);
+    return header && is_ours(*header, sessions_.at(id).allocated_bytes) && stays_unreferred(*header);
   }
-  [[nodiscard]] bool stays_unreferred(ConversationId, std::span<const std::byte> header_bytes) const {
+  [[nodiscard]] bool stays_unreferred(std::span<const std::byte> header_bytes) const {
     const auto header = decode_session_header(header_bytes);
     if (header.ok() && (header->flags & kSessionSelfContained) != 0) return true;
     if (header.ok() && (header->flags & kSessionEphemeral) != 0) return false;
