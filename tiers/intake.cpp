@@ -79,6 +79,9 @@ struct Refusal {
   std::string detail;
 };
 
+// The file is longer than what came: that is the disk's failure and says nothing of the content.
+Refusal short_read() { return {SkipReason::io_error, "fewer bytes were read than the file has"}; }
+
 SkipReason reason_for(const Error& error) {
   if (error.code == ErrorCode::unsupported) return SkipReason::version;
   return error.code == ErrorCode::corrupt || error.code == ErrorCode::invalid ? SkipReason::corrupt
@@ -168,6 +171,10 @@ class Intake {
       refusal = {SkipReason::io_error, got.error().message};
       return true;
     }
+    if (*got < std::min<uint64_t>(bytes.size(), info->size_bytes)) {
+      refusal = short_read();
+      return true;
+    }
     bytes.resize(*got);
     if (!has_strata_magic(bytes)) return false;
     index.allocated_bytes = info->allocated_bytes;
@@ -198,7 +205,7 @@ class Intake {
     bytes.resize(sizes->head_bytes);
     const auto got = files_.read_at(file, std::span(bytes).subspan(have), have);
     if (!got.ok()) return refuse(SkipReason::io_error, got.error().message);
-    bytes.resize(have + *got);
+    if (have + *got < bytes.size()) return tl::unexpected<Refusal>(short_read());
     auto head = decode_manifest_head(bytes);
     if (!head.ok()) return refuse(reason_for(head.error()), head.error().message);
     return std::move(*head);
@@ -395,13 +402,15 @@ class Intake {
     return unknown_references_ || !rules_.persist;
   }
 
+  // Null when they cannot be read, all that there are up to `count`.
   [[nodiscard]] std::optional<std::vector<std::byte>> first_bytes(const std::string& name, size_t count) {
     const auto file = files_.open(path(name), OpenMode::read, Caching::buffered);
     if (!file.ok()) return std::nullopt;
+    const auto info = files_.info(*file);
     std::vector<std::byte> bytes(count);
     const auto got = files_.read_at(*file, bytes, 0);
     files_.close(*file);
-    if (!got.ok()) return std::nullopt;
+    if (!info.ok() || !got.ok() || *got < std::min<uint64_t>(count, info->size_bytes)) return std::nullopt;
     bytes.resize(*got);
     return bytes;
   }

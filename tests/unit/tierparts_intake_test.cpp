@@ -16,6 +16,7 @@
 #include "tests/support/faulty_file_system.hpp"
 #include "tests/support/recording_file_system.hpp"
 #include "tests/support/recording_log.hpp"
+#include "tests/support/stored_builder.hpp"
 #include "tests/support/stored_conversation.hpp"
 #include "tiers/intake.hpp"
 
@@ -535,6 +536,24 @@ TEST_F(IntakeTest, AnIndexThatCannotBeReadIsTriedOnceMore) {
 }
 
 // What a refused index was, so that a request for it learns why it is read again (OBS-1).
+// A short read of a longer file is the disk's failure: no reason to remove anything.
+TEST_F(IntakeTest, AShortReadRemovesNothing) {
+  store(1);
+  store(2);
+  memory.put(in_folder(sess(3)), self_contained_session());
+  const auto before = names();
+  for (uint64_t nth = 1; nth <= 8; ++nth) {
+    FileFault fault{FileCall::read, nth};
+    fault.keep_bytes = 20;
+    FaultyFileSystem faulty(memory, {fault});
+    EXPECT_THAT(ids(take(faulty)), UnorderedElementsAre(1, 2)) << "tried once more";
+    fault.and_later = true;
+    FaultyFileSystem failing(memory, {fault});
+    take(failing);
+    EXPECT_EQ(names(), before) << "read " << nth;
+  }
+}
+
 TEST_F(IntakeTest, OBS1_ARefusalCarriesThePrefixChain) {
   store(1, [](ConversationShape& shape) { shape.model_identity = {7, 7}; });
   store(2, [](ConversationShape& shape) { shape.ephemeral = true; });
