@@ -141,7 +141,7 @@ void DiskTier::adopt(const TakenIn& taken) {
   entry.key = listener_.next_key();
   entry.head = taken.head;
   entry.index_bytes = taken.index_allocated_bytes;
-  entry.last_used_ns = taken.head.last_used_ns;
+  entry.last_used_ns = ports_.clock.of_stored(taken.head.last_used_ns);
   for (const ManifestFile& file : taken.head.files) {
     if (auto at = files_.find(file.id); at != files_.end()) at->second.users.insert(entry.key);
   }
@@ -469,6 +469,8 @@ PublishJob DiskTier::publish_job(Posted& posted) {
   // The file may end before the map does: what a cancelled job was to write there never came.
   work.manifest = manifest_of(image, posted.parts, written, has_file ? limits::kSessionHeaderBytes : 0,
                               publication_rules());
+  work.header.created_ns = work.manifest.head.created_ns = ports_.clock.on_the_wall(image.created_ns);
+  work.manifest.head.last_used_ns = ports_.clock.on_the_wall(image.last_used_ns);
   posted.head = work.manifest.head;
   return work;
 }
@@ -772,7 +774,7 @@ void DiskTier::expire() {
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
     if (entry.pins > 0 || entry.held_by_user || entry.loading || being_written(entry.head.id)) continue;
-    if (entry.last_used_ns + options_.ttl_ns < wall) keys.push_back(key);
+    if (wall > entry.last_used_ns && wall - entry.last_used_ns > options_.ttl_ns) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::expired);
 }
@@ -844,7 +846,7 @@ Status DiskTier::attach_body(Entry& entry, Manifest manifest) {
   image->tokens = std::move(manifest.tokens);
   image->media = std::move(manifest.media);
   image->salt = manifest.head.salt;
-  image->created_ns = manifest.head.created_ns;
+  image->created_ns = ports_.clock.of_stored(manifest.head.created_ns);
   image->last_used_ns = entry.last_used_ns;
   image->label = manifest.head.label;
   for (const ManifestPart& stored_part : manifest.parts) {

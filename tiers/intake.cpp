@@ -311,9 +311,12 @@ class Intake {
     for (Index& index : indexes_) {
       if (index.fate == Fate::candidate) candidates.push_back(&index);
     }
-    std::stable_sort(candidates.begin(), candidates.end(), [](const Index* a, const Index* b) {
-      return a->head->last_used_ns > b->head->last_used_ns;
-    });
+    // A time in the future, of a clock that jumped, is not more recent than now.
+    const auto used = [this](const Index* index) {
+      return std::min(index->head->last_used_ns, rules_.now_wall_ns);
+    };
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [&](const Index* a, const Index* b) { return used(a) > used(b); });
     for (Index* index : candidates) {
       const uint64_t cost = cost_of(*index);
       if (report_.taken_bytes + report_.kept_bytes + cost > rules_.budget_bytes) {

@@ -18,6 +18,7 @@
 #include "tiers/prefix_index.hpp"
 #include "tiers/ram_tier.hpp"
 #include "tiers/restore.hpp"
+#include "tiers/run_clock.hpp"
 #include "tiers/slot_table.hpp"
 #include "tiers/tier_stack.hpp"
 #include "tiers/unsettled_buffers.hpp"
@@ -158,7 +159,8 @@ class Stack final : public TierStack {
   [[nodiscard]] uint64_t largest_block_bytes() const;
 
   TierOptions options_;
-  TierPorts ports_;
+  RunClock clock_;
+  TierPorts ports_;  // with clock_
   Identity identity_;
   const ModelInfo& model_;
   PrefixIndex index_;
