@@ -33,6 +33,12 @@ ReadReason read_reason(SkipReason refused) {
   }
 }
 
+std::string parent_folder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 }  // namespace
 
 // --- open
@@ -42,9 +48,14 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   const std::string& folder = options.folder;
   for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
     const std::string path = folder.substr(0, slash);
+    const auto before = ports.files.info(path);
     if (auto made = ports.files.create_directory(path); !made.ok()) {
       return with_context(made.error(), "conversation folder " + folder);
     }
+    // What is published must not go with the folder's own name. Whose folder we may not flush keeps its
+    // names.
+    const bool fresh = !before.ok() && before.error().code == ErrorCode::not_found;
+    if (fresh || slash == std::string::npos) (void)ports.files.sync_directory(parent_folder(path));
     if (slash == std::string::npos) break;
   }
   auto lock = ports.files.lock(folder + "/LOCK");
@@ -131,7 +142,7 @@ void DiskTier::adopt(const TakenIn& taken) {
   entry.key = listener_.next_key();
   entry.head = taken.head;
   entry.index_bytes = taken.index_allocated_bytes;
-  entry.last_used_ns = taken.head.last_used_ns;
+  entry.last_used_ns = ports_.clock.of_stored(taken.head.last_used_ns);
   for (const ManifestFile& file : taken.head.files) {
     if (auto at = files_.find(file.id); at != files_.end()) at->second.users.insert(entry.key);
   }
@@ -463,6 +474,8 @@ PublishJob DiskTier::publish_job(Posted& posted) {
   // The file may end before the map does: what a cancelled job was to write there never came.
   work.manifest = manifest_of(image, posted.parts, written, has_file ? limits::kSessionHeaderBytes : 0,
                               publication_rules());
+  work.header.created_ns = work.manifest.head.created_ns = ports_.clock.on_the_wall(image.created_ns);
+  work.manifest.head.last_used_ns = ports_.clock.on_the_wall(image.last_used_ns);
   posted.head = work.manifest.head;
   return work;
 }
@@ -766,7 +779,7 @@ void DiskTier::expire() {
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
     if (entry.held_by_user || !may_remove(entry)) continue;
-    if (entry.last_used_ns + options_.ttl_ns < wall) keys.push_back(key);
+    if (wall > entry.last_used_ns && wall - entry.last_used_ns > options_.ttl_ns) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::expired);
 }
@@ -838,7 +851,7 @@ Status DiskTier::attach_body(Entry& entry, Manifest manifest) {
   image->tokens = std::move(manifest.tokens);
   image->media = std::move(manifest.media);
   image->salt = manifest.head.salt;
-  image->created_ns = manifest.head.created_ns;
+  image->created_ns = ports_.clock.of_stored(manifest.head.created_ns);
   image->last_used_ns = entry.last_used_ns;
   image->label = manifest.head.label;
   for (const ManifestPart& stored_part : manifest.parts) {

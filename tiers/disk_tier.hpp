@@ -41,6 +41,7 @@
 #include "tiers/intake.hpp"
 #include "tiers/publication.hpp"
 #include "tiers/ram_tier.hpp"
+#include "tiers/run_clock.hpp"
 
 namespace strata {
 
@@ -63,7 +64,7 @@ class DiskTier final : public SpillTarget {
     FileSystem& files;
     DiskReader& reader;
     WriteQueue& writer;
-    Clock& clock;
+    RunClock& clock;
     Log& log;
     Metrics& metrics;
   };

@@ -18,7 +18,9 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const TierOptions& options, c
 
 Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity)
     : options_(options),
-      ports_(ports),
+      clock_(ports.clock),
+      ports_{ports.model, ports.device,  clock_,      ports.memory, ports.random,
+             ports.log,   ports.metrics, ports.files, ports.reader, ports.writer},
       identity_(identity),
       model_(ports.model.info()),
       unsettled_(ports.device) {}
@@ -109,8 +111,7 @@ Status Stack::open_disk(const Identity& identity) {
   disk.identity = identity;
   disk.stage_count = model_.stages;
   disk.tokens_per_block = model_.tokens_per_block;
-  const DiskTier::Ports ports{*ports_.files, *reader_,   *ports_.writer,
-                              ports_.clock,  ports_.log, ports_.metrics};
+  const DiskTier::Ports ports{*ports_.files, *reader_, *ports_.writer, clock_, ports_.log, ports_.metrics};
   STRATA_ASSIGN(disk_, DiskTier::open(disk, ports, disk_listener()));
   ram_->set_spill_target(disk_.get());
   return {};

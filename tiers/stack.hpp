@@ -19,6 +19,7 @@
 #include "tiers/prefix_index.hpp"
 #include "tiers/ram_tier.hpp"
 #include "tiers/restore.hpp"
+#include "tiers/run_clock.hpp"
 #include "tiers/slot_table.hpp"
 #include "tiers/stream_out.hpp"
 #include "tiers/tier_stack.hpp"
@@ -181,7 +182,8 @@ class Stack final : public TierStack {
   [[nodiscard]] uint64_t largest_block_bytes() const;
 
   TierOptions options_;
-  TierPorts ports_;
+  RunClock clock_;
+  TierPorts ports_;  // with clock_
   Identity identity_;
   const ModelInfo& model_;
   PrefixIndex index_;

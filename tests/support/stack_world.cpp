@@ -76,7 +76,10 @@ std::vector<Token> next_prompt(const std::vector<Token>& prompt, const Answer& a
   return followed_by(std::move(next), seed, tokens);
 }
 
-StackWorld::StackWorld(StackWorldOptions options) : options_(std::move(options)), random_(options_.seed) {
+StackWorld::StackWorld(StackWorldOptions options)
+    : options_(std::move(options)),
+      faulty_files_(options_.files != nullptr ? *options_.files : recorded_files_),
+      random_(options_.seed) {
   open();
 }
 
@@ -120,6 +123,12 @@ void StackWorld::restart() {
 }
 
 Status StackWorld::try_restart() {
+  halt();
+  open();
+  return opened;
+}
+
+void StackWorld::halt() {
   stack_.reset();
   files_.drop_locks();
   queue_.reset();
@@ -128,8 +137,6 @@ Status StackWorld::try_restart() {
   model_.reset();
   faulty_device_.reset();
   device_.reset();
-  open();
-  return opened;
 }
 
 void StackWorld::shutdown() {

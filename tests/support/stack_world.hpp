@@ -38,6 +38,7 @@ struct StackWorldOptions {
   TierOptions tiers;
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
   uint64_t model_identity = 1;
+  FileSystem* files = nullptr;  // the disk, instead of the world's own files; must outlive the world
 };
 
 // A tiny model: 4 layers, blocks of 16 tokens, context of 512. With a file: blocks of 16 tokens too.
@@ -82,6 +83,7 @@ class StackWorld {
   // the test drained it before.
   void restart();
   Status try_restart();  // the same for a start that may fail; then there is no stack until the next one
+  void halt();           // the process ends, as by a crash; there is no stack until the next restart
   void shutdown();       // begin_shutdown and steps until finished
 
   // Whole requests.
@@ -131,7 +133,7 @@ class StackWorld {
   FakeClock clock_;
   FakeFileSystem files_;
   RecordingFileSystem recorded_files_{files_};
-  FaultyFileSystem faulty_files_{recorded_files_};
+  FaultyFileSystem faulty_files_;
   FakeMemoryProbe memory_;
   FakeRandom random_;
   RecordingLog log_;
