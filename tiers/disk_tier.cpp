@@ -6,6 +6,7 @@
 
 #include "core/check.hpp"
 #include "core/limits.hpp"
+#include "tiers/conversation_folder.hpp"
 #include "tiers/part_list.hpp"
 
 namespace strata {
@@ -40,13 +41,7 @@ ReadReason read_reason(SkipReason refused) {
 Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const Ports& ports,
                                                  Listener listener) {
   const std::string& folder = options.folder;
-  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
-    const std::string path = folder.substr(0, slash);
-    if (auto made = ports.files.create_directory(path); !made.ok()) {
-      return with_context(made.error(), "conversation folder " + folder);
-    }
-    if (slash == std::string::npos) break;
-  }
+  STRATA_TRY(create_conversation_folder(ports.files, folder));
   auto lock = ports.files.lock(folder + "/LOCK");
   if (!lock.ok()) {
     if (lock.error().code == ErrorCode::unavailable) {
