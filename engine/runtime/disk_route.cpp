@@ -146,7 +146,9 @@ DiskRoute choose_disk_route(FileSystem& files, const std::string& folder,
         break;  // no queue changes that
     }
   }
-  return first;
+  return {usable.back()->name, false,
+          fmt::format("{}; none works, {} with {} is used all the same", troubles, usable.back()->name,
+                      caching_text(false))};
 }
 
 }  // namespace strata
