@@ -3,6 +3,7 @@
     io_uring   io_uring_setup fails with EPERM, as under the seccomp profiles of container engines
     O_DIRECT   opening with O_DIRECT fails with EINVAL, as some file systems do
     memlock    no memory may be locked (RLIMIT_MEMLOCK 0, and no right to pass it)
+    resource   no right to pass quotas and reserved space (CAP_SYS_RESOURCE)
 
 The program keeps this process's id. Exit status 2 with one line when the machine does not allow the refusal.
 """
@@ -16,7 +17,7 @@ import sys
 
 PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
 SECCOMP_MODE_FILTER = 2
-CAP_IPC_LOCK = 14
+CAP_IPC_LOCK, CAP_SYS_RESOURCE = 14, 24
 RET_ALLOW, RET_ERRNO = 0x7FFF0000, 0x00050000
 LOAD, JUMP_EQUAL, JUMP_SET, RETURN = 0x20, 0x15, 0x45, 0x06
 CALL_AT, THIRD_ARGUMENT_AT = 0, 16 + 2 * 8  # in struct seccomp_data; the low half of the argument
@@ -63,13 +64,15 @@ def install(program):
 def main():
     end = sys.argv.index("--")
     what, command = set(sys.argv[1:end]), sys.argv[end + 1:]
-    unknown = what - {"io_uring", "O_DIRECT", "memlock"}
+    unknown = what - {"io_uring", "O_DIRECT", "memlock", "resource"}
     if unknown or not command:
         sys.exit(f"unknown refusal: {unknown}")
     if "memlock" in what:
         if os.geteuid() == 0:
             prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0)
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+    if "resource" in what and os.geteuid() == 0:
+        prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0)
     if what & {"io_uring", "O_DIRECT"}:
         install(rules(what))
     os.execvp(command[0], command)
