@@ -54,6 +54,8 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   tier->lock_ = *lock;
   STRATA_TRY(tier->probe_folder());
   STRATA_TRY(tier->take_in());
+  ports.metrics.describe("strata_disk_failing", "1 when the last write to the conversation folder failed.");
+  ports.metrics.set("strata_disk_failing", {}, 0);
   return tier;
 }
 
@@ -515,6 +517,7 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   }
   const uint64_t payload = payload_bytes(posted.spill.image->parts);
   ++published_count_;
+  ports_.metrics.set("strata_disk_failing", {}, 0);
   done_bytes_ += payload;
   const uint64_t bytes = posted.ahead_bytes + result.written_bytes;
   const uint64_t streamed_ns = ports_.clock.monotonic_ns() - posted.started_ns;
@@ -572,6 +575,7 @@ void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
     ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
     return;
   }
+  ports_.metrics.set("strata_disk_failing", {}, 1);
   drop_pending(posted.spill, why, result.status.ok() ? "" : result.status.error().message);
   listener_.spill_dropped(*posted.spill.image);
 }
