@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/check.hpp"
 #include "core/limits.hpp"
@@ -44,7 +45,7 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   STRATA_TRY(create_conversation_folder(ports.files, folder));
   auto lock = ports.files.lock(folder + "/LOCK");
   if (!lock.ok()) {
-    if (lock.error().code == ErrorCode::unavailable) {
+    if (lock.error().os_errno == EWOULDBLOCK) {
       return make_error(ErrorCode::unavailable,
                         "conversation folder " + folder + " is in use by another process");
     }
@@ -320,7 +321,9 @@ void DiskTier::post_pending() {
       post(std::move(next), bytes);
     } else {
       let_go(next);
-      drop_pending(next, why, fmt::format("needs {:.1f} MiB", mib(bytes)));
+      drop_pending(next, why,
+                   why == SkipReason::io_error ? "the free space of the folder cannot be told"
+                                               : fmt::format("needs {:.1f} MiB", mib(bytes)));
       listener_.spill_dropped(*next.image);
     }
   }
@@ -485,6 +488,8 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
 }
 
 void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& detail) {
+  if (why == SkipReason::io_error || why == SkipReason::no_space)
+    ports_.metrics.set("strata_disk_failing", {}, 1);
   ports_.metrics.add("strata_skips_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
   ports_.log.write(
       LogLevel::warning,
@@ -575,7 +580,6 @@ void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
     ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
     return;
   }
-  ports_.metrics.set("strata_disk_failing", {}, 1);
   drop_pending(posted.spill, why, result.status.ok() ? "" : result.status.error().message);
   listener_.spill_dropped(*posted.spill.image);
 }

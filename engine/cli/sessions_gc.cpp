@@ -1,5 +1,6 @@
 // strata sessions gc: what a folder holds that nobody can use any more, and on demand what is old or too
 // much.
+#include <cerrno>
 #include <charconv>
 #include <optional>
 #include <ostream>
@@ -28,7 +29,7 @@ class FolderLock {
     if (missing && !create) return FolderLock(files, {});
     auto lock = files.lock(path);
     if (lock.ok()) return FolderLock(files, *lock);
-    if (lock.error().code == ErrorCode::unavailable)
+    if (lock.error().os_errno == EWOULDBLOCK)
       return make_error(ErrorCode::unavailable, folder + " is in use by another process; end it first");
     return lock.error();
   }

@@ -90,18 +90,18 @@ class FullDisk(harness.StrataTest):
         self.assert_nothing_published_is_lost(folder, server)
 
     def test_a_full_disk_at_the_start(self):
-        """No room for a single file: the tier says so, requests are answered."""
+        """No room for a single byte: the tier is off and says so, requests are answered."""
         place = machine.memory_file_system(self, 1)
         folder = os.path.join(place, "cache")
         os.mkdir(folder, 0o700)
         machine.fill(os.path.join(place, "filler"), place, 0)
-        try:
-            server = self.serve(folder)
-        except harness.strata_process.Died as refusal:
-            self.assertRegex(str(refusal), rf"{folder}.*(No space|full)")
-            return
+        server = self.serve(folder)
+        off = [line for line in server.output.lines if "conversation disk: off" in line]
+        self.assertEqual(len(off), 1, server.output.text())
+        self.assertRegex(off[0], rf"{folder}.*No space left")
+        self.assertRegex(str(server.json("GET", "/health")["warnings"]), "disk tier is off.*No space left")
         self.talk(server, 6)
-        self.assertEqual(index_file.published(folder), {})
+        self.assertEqual(server.stop(), 0, server.output.text())
 
     def test_export_to_a_full_disk_leaves_nothing(self):
         folder = self.folder()
