@@ -163,13 +163,13 @@ TEST_F(SessionsCommand, GcIsRefusedWhileAServerRuns) {
 }
 
 TEST_F(SessionsCommand, GcLeavesNoLockWhereItHasNothingToDo) {
-  EXPECT_TRUE(files_.create_directory("/home"));
-  files_.put("/home/letter.txt", "dear");
-  EXPECT_EQ(run(SessionsOptions{SessionsAction::gc, "/home"}), 0);
+  EXPECT_TRUE(files_.create_directory("/letters"));
+  files_.put("/letters/letter.txt", "dear");
+  EXPECT_EQ(run(SessionsOptions{SessionsAction::gc, "/letters"}), 0);
   SessionsOptions look{SessionsAction::gc, kStoreFolder};
   look.dry_run = true;
   EXPECT_EQ(run(look), 0);
-  EXPECT_FALSE(files_.exists("/home/LOCK"));
+  EXPECT_FALSE(files_.exists("/letters/LOCK"));
   EXPECT_FALSE(files_.exists(kStoreFolder + "/LOCK"));
 }
 
