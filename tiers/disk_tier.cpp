@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/check.hpp"
 #include "core/limits.hpp"
+#include "tiers/conversation_folder.hpp"
 #include "tiers/part_list.hpp"
 
 namespace strata {
@@ -33,12 +35,6 @@ ReadReason read_reason(SkipReason refused) {
   }
 }
 
-std::string parent_folder(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 }  // namespace
 
 // --- open
@@ -46,21 +42,10 @@ std::string parent_folder(const std::string& path) {
 Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const Ports& ports,
                                                  Listener listener) {
   const std::string& folder = options.folder;
-  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
-    const std::string path = folder.substr(0, slash);
-    const auto before = ports.files.info(path);
-    if (auto made = ports.files.create_directory(path); !made.ok()) {
-      return with_context(made.error(), "conversation folder " + folder);
-    }
-    // What is published must not go with the folder's own name. Whose folder we may not flush keeps its
-    // names.
-    const bool fresh = !before.ok() && before.error().code == ErrorCode::not_found;
-    if (fresh || slash == std::string::npos) (void)ports.files.sync_directory(parent_folder(path));
-    if (slash == std::string::npos) break;
-  }
+  STRATA_TRY(create_conversation_folder(ports.files, folder));
   auto lock = ports.files.lock(folder + "/LOCK");
   if (!lock.ok()) {
-    if (lock.error().code == ErrorCode::unavailable) {
+    if (lock.error().os_errno == EWOULDBLOCK) {
       return make_error(ErrorCode::unavailable,
                         "conversation folder " + folder + " is in use by another process");
     }
@@ -70,6 +55,8 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   tier->lock_ = *lock;
   STRATA_TRY(tier->probe_folder());
   STRATA_TRY(tier->take_in());
+  ports.metrics.describe("strata_disk_failing", "1 when the last write to the conversation folder failed.");
+  ports.metrics.set("strata_disk_failing", {}, 0);
   return tier;
 }
 
@@ -340,7 +327,9 @@ void DiskTier::post_pending() {
       post(std::move(next), bytes);
     } else {
       let_go(next);
-      drop_pending(next, why, fmt::format("needs {:.1f} MiB", mib(bytes)));
+      drop_pending(next, why,
+                   why == SkipReason::io_error ? "the free space of the folder cannot be told"
+                                               : fmt::format("needs {:.1f} MiB", mib(bytes)));
       listener_.spill_dropped(*next.image);
     }
   }
@@ -506,6 +495,8 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
 }
 
 void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& detail) {
+  if (why == SkipReason::io_error || why == SkipReason::no_space)
+    ports_.metrics.set("strata_disk_failing", {}, 1);
   ports_.metrics.add("strata_skips_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
   ports_.log.write(
       LogLevel::warning,
@@ -538,6 +529,7 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   }
   const uint64_t payload = payload_bytes(posted.spill.image->parts);
   ++published_count_;
+  ports_.metrics.set("strata_disk_failing", {}, 0);
   done_bytes_ += payload;
   const uint64_t bytes = posted.ahead_bytes + result.written_bytes;
   const uint64_t streamed_ns = ports_.clock.monotonic_ns() - posted.started_ns;

@@ -196,6 +196,7 @@ class Stack final : public TierStack {
   std::unique_ptr<RamTier> ram_;
   std::unique_ptr<DiskReader> reader_;
   std::unique_ptr<DiskTier> disk_;
+  std::string disk_off_reason_;  // a folder was given, but its disk cannot be used
   SlotTable slots_;
   ActiveList active_;
   std::list<CheckpointCopy> checkpoints_;

@@ -110,6 +110,8 @@ bool at_end(int descriptor, uint64_t offset) {
 }  // namespace
 
 Result<FileHandle> PosixFileSystem::open(const std::string& path, OpenMode mode, Caching caching) {
+  if (caching == Caching::direct && refuses_direct_)
+    return make_error(ErrorCode::unsupported, path + ": O_DIRECT does not work here");
   return open_regular(path, open_flags(mode, caching));
 }
 

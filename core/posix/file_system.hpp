@@ -9,6 +9,10 @@ namespace strata {
 
 class PosixFileSystem final : public FileSystem {
  public:
+  // O_DIRECT opens here and fails at the first transfer: from now on it is refused when a file is opened, as
+  // other file systems do. Before other threads use this.
+  void refuse_direct() { refuses_direct_ = true; }
+
   Result<FileHandle> open(const std::string& path, OpenMode mode, Caching caching) override;
   void close(FileHandle file) override;
   Result<size_t> read_at(FileHandle file, std::span<std::byte> to, uint64_t offset) override;
@@ -27,6 +31,9 @@ class PosixFileSystem final : public FileSystem {
   Result<SpaceInfo> space(const std::string& path) override;
   Result<FileHandle> lock(const std::string& path) override;
   void unlock(FileHandle lock) override;
+
+ private:
+  bool refuses_direct_ = false;
 };
 
 }  // namespace strata
