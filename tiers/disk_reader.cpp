@@ -20,27 +20,33 @@ void DiskReader::read(FileHandle file, std::span<std::byte> to, uint64_t offset,
   op.cookie = next_cookie_++;
   running_.emplace(op.cookie, std::move(done));
   waiting_.push_back(op);
+  submit_waiting();
 }
 
 void DiskReader::submit_waiting() {
   while (!waiting_.empty()) {
     const IoOp op = waiting_.front();
     auto accepted = queue_.submit(std::span(&op, 1));
-    if (!accepted.ok()) {
-      waiting_.pop_front();
-      auto at = running_.find(op.cookie);
-      Done done = std::move(at->second);
-      running_.erase(at);
-      done(accepted.error());
-      continue;
-    }
-    if (*accepted == 0) return;
+    if (accepted.ok() && *accepted == 0) return;
     waiting_.pop_front();
+    if (!accepted.ok()) refused_.emplace_back(op.cookie, accepted.error());
   }
+}
+
+size_t DiskReader::report_refused() {
+  const std::deque<std::pair<uint64_t, Error>> refused = std::exchange(refused_, {});
+  for (const auto& [cookie, error] : refused) {
+    auto at = running_.find(cookie);
+    Done done = std::move(at->second);
+    running_.erase(at);
+    done(error);
+  }
+  return refused.size();
 }
 
 // Runs the callbacks of what is done; how many.
 size_t DiskReader::collect(size_t min, uint64_t timeout_ns) {
+  if (const size_t refused = report_refused(); refused > 0) return refused;
   std::array<IoDone, limits::kMaxOpsInFlight> completions;
   const auto count = queue_.poll(min, timeout_ns, completions);
   if (!count.ok()) return 0;
@@ -56,7 +62,7 @@ size_t DiskReader::collect(size_t min, uint64_t timeout_ns) {
 
 bool DiskReader::poll() {
   submit_waiting();
-  while (queue_.in_flight() > 0 && collect(0, 0) > 0) submit_waiting();
+  while (!idle() && collect(0, 0) > 0) submit_waiting();
   return !idle();
 }
 

@@ -1,5 +1,6 @@
 // DiskReader: asynchronous reads of the engine loop through one IoQueue; more reads than the queue takes wait
-// here. Ownership: buffer and file stay valid until the callback ran. One thread at a time. Never waits.
+// here. A read is handed to the queue at once where it has room, so that the disk works on while the caller
+// does. Ownership: buffer and file stay valid until the callback ran. One thread at a time. Never waits.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "core/io_queue.hpp"
 
@@ -23,15 +25,17 @@ class DiskReader {
   bool poll();
   // Waits for everything under way; for owners of buffers that go away.
   void drain();
-  [[nodiscard]] bool idle() const { return waiting_.empty() && running_.empty(); }
+  [[nodiscard]] bool idle() const { return running_.empty(); }
 
  private:
   void submit_waiting();
+  size_t report_refused();
   size_t collect(size_t min, uint64_t timeout_ns);
 
   IoQueue& queue_;
   std::deque<IoOp> waiting_;
-  std::unordered_map<uint64_t, Done> running_;  // waiting and submitted, by cookie
+  std::deque<std::pair<uint64_t, Error>> refused_;  // by the queue; reported by the next poll
+  std::unordered_map<uint64_t, Done> running_;      // all that did not report yet, by cookie
   uint64_t next_cookie_ = 1;
 };
 

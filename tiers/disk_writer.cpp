@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "core/check.hpp"
@@ -38,6 +40,9 @@ std::string session_path(const std::string& folder, ConversationId id) {
 std::string index_path(const std::string& folder, ConversationId id) {
   return folder + "/" + index_file_name(id);
 }
+std::string temporary_path(const std::string& folder, ConversationId id) {
+  return index_path(folder, id) + ".tmp";
+}
 
 Status first_error(Status first, Status second) { return first.ok() ? std::move(second) : std::move(first); }
 
@@ -51,9 +56,12 @@ struct Range {
   uint64_t length = 0;
 };
 
+using OptionalHeader = std::optional<std::span<std::byte>>;  // of a new file
+
 // The file ranges that the job writes, neighbours joined.
-std::vector<Range> written_ranges(const std::vector<PartWrite>& writes) {
+std::vector<Range> written_ranges(const OptionalHeader& header, const std::vector<PartWrite>& writes) {
   std::vector<Range> pieces;
+  if (header) pieces.push_back({0, header->size()});
   for (const PartWrite& write : writes)
     pieces.push_back({write.offset, align_up(write.bytes, limits::kAlignment)});
   std::sort(pieces.begin(), pieces.end(), [](const Range& a, const Range& b) { return a.offset < b.offset; });
@@ -69,17 +77,22 @@ std::vector<Range> written_ranges(const std::vector<PartWrite>& writes) {
   return joined;
 }
 
-// Transfers of at most kMaxPartBytes, in the order of the writes.
-std::vector<IoOp> transfers_of(FileHandle file, const std::vector<PartWrite>& writes, uint32_t batch) {
+// Transfers of at most kMaxPartBytes, in the order of the writes. The header goes with them: a write of its
+// own, waited for, took as long as one of a block.
+std::vector<IoOp> transfers_of(FileHandle file, const OptionalHeader& header,
+                               const std::vector<PartWrite>& writes, uint32_t batch) {
   std::vector<IoOp> ops;
+  const auto add = [&](std::byte* data, uint64_t length, uint64_t offset) {
+    const uint64_t cookie = (uint64_t{batch} << kCookieBatchShift) | ops.size();
+    ops.push_back({IoKind::write, file, data, length, offset, cookie});
+  };
+  if (header) add(header->data(), header->size(), 0);
   for (const PartWrite& write : writes) {
     const uint64_t padded = align_up(write.bytes, limits::kAlignment);
     STRATA_CHECK(write.source != nullptr && write.source->bytes().size() >= padded);
-    for (uint64_t done = 0; done < padded; done += limits::kMaxPartBytes) {
-      const uint64_t cookie = (uint64_t{batch} << kCookieBatchShift) | ops.size();
-      ops.push_back({IoKind::write, file, write.source->bytes().data() + done,
-                     std::min(limits::kMaxPartBytes, padded - done), write.offset + done, cookie});
-    }
+    for (uint64_t done = 0; done < padded; done += limits::kMaxPartBytes)
+      add(write.source->bytes().data() + done, std::min(limits::kMaxPartBytes, padded - done),
+          write.offset + done);
   }
   return ops;
 }
@@ -117,6 +130,11 @@ class TransferRun {
     }
   }
 
+  // Nothing more is submitted.
+  void stop(const Error& error) {
+    if (status_.ok()) status_ = error;
+  }
+
   // Takes completions; waits for one unless `now`.
   void collect(bool now) {
     const bool idle = in_flight_ == 0;
@@ -142,9 +160,7 @@ class TransferRun {
       in_flight_ = 0;  // the queue is broken; nothing more can be learnt from it
   }
 
-  void fail(const Error& error) {
-    if (status_.ok()) status_ = with_context(error, "writing extents");
-  }
+  void fail(const Error& error) { stop(with_context(error, "writing extents")); }
 
   IoQueue& io_;
   TransferGate* gate_;
@@ -161,6 +177,10 @@ class TransferRun {
 
 Digest digest_of(const PartWrite& write) {
   return digest_part(write.place, std::as_const(write.source)->bytes().first(write.bytes));
+}
+
+bool digests_left(const ExtentsJob& work, const WriteResult& result) {
+  return result.digests.size() < work.writes.size();
 }
 
 // The manifest says of every part written what was written.
@@ -210,23 +230,23 @@ Status DiskWriter::publish(const WriteJob& job, const PublishJob& work, WriteRes
   STRATA_CHECK(!work.create_file || !work.writes.empty());
   check_places(work);
   const std::string path = session_path(job.folder, work.id);
+  bool prepared = false;
+  const auto prepare = [&] {
+    prepared = true;
+    return prepare_index(job, work, result);
+  };
   Status status;
   if (!work.writes.empty()) {
-    status = write_session_file(path, work, Sync::now, result);
-  } else if (work.written_ahead) {
-    status = sync_session_file(job, work);
+    status = write_session_file(path, work, {Sync::now, prepare}, result);
+  } else {
+    if (work.written_ahead) status = sync_session_file(job, work);
+    if (status.ok()) status = prepare();
   }
-  const bool created = status.ok() && work.create_file;
-  // The index must not outlive the name of the file it refers to, in whatever order names reach the disk.
-  if (created) status = sync_folder(job.folder);
-  if (status.ok()) {
-    Manifest manifest = work.manifest;
-    for (size_t i = 0; i < work.writes.size(); ++i) {
-      manifest.parts[work.writes[i].manifest_index].digest = result.digests[i];
-    }
-    status = write_index(job, std::move(manifest), result);
-  }
-  if (created && !status.ok() && !result.published) (void)remove_if_there(path);
+  const bool written = status.ok();
+  if (written) status = publish_index(job, work.id, result);
+  if (written && work.create_file && !result.published) (void)remove_if_there(path);
+  if (prepared && !result.published && remove_if_there(temporary_path(job.folder, work.id)).ok())
+    result.index_allocated_bytes = 0;
   if (!result.published) result.digests.clear();
   if (!work.writes.empty() || work.written_ahead) report_size(job.folder, work.id, result);
   return status;
@@ -235,7 +255,7 @@ Status DiskWriter::publish(const WriteJob& job, const PublishJob& work, WriteRes
 Status DiskWriter::write_ahead(const WriteJob& job, const ExtentsJob& work, WriteResult& result) {
   STRATA_CHECK(!work.writes.empty());
   Status status =
-      write_session_file(session_path(job.folder, work.id), work, Sync::with_the_publication, result);
+      write_session_file(session_path(job.folder, work.id), work, {Sync::with_the_publication, {}}, result);
   if (!status.ok()) result.digests.clear();
   report_size(job.folder, work.id, result);
   return status;
@@ -250,22 +270,17 @@ Status DiskWriter::sync_session_file(const WriteJob& job, const PublishJob& work
   return sync_folder(job.folder);
 }
 
-Status DiskWriter::write_session_file(const std::string& path, const ExtentsJob& work, Sync sync,
+Status DiskWriter::write_session_file(const std::string& path, const ExtentsJob& work, const FileWrite& how,
                                       WriteResult& result) {
   const auto opened =
       open_for_writing(path, work.create_file ? OpenMode::create_exclusive : OpenMode::read_write);
   if (!opened.ok()) return opened.error();
   // A write-back that fails later is told to those who have the file open then: buffered bytes go out now.
-  const bool sync_now = sync == Sync::now || opened->caching == Caching::buffered;
+  const bool sync_now = how.sync == Sync::now || opened->caching == Caching::buffered;
   Status status;
   {
     const OpenFile file(files_, opened->handle);
-    if (work.create_file) {
-      alignas(limits::kAlignment) const SessionHeaderBytes header = encode_session_header(work.header);
-      status = in_context(files_.write_at(file.get(), header, 0), "session header");
-      if (status.ok()) result.written_bytes += header.size();
-    }
-    if (status.ok()) status = write_parts(file.get(), work, result);
+    status = write_parts(file.get(), work, how, result);
     if (status.ok() && sync_now) status = in_context(files_.sync_data(file.get()), "session file");
   }
   if (!status.ok() && work.create_file) (void)remove_if_there(path);
@@ -285,38 +300,47 @@ Result<DiskWriter::OpenedFile> DiskWriter::open_for_writing(const std::string& p
   return OpenedFile{buffered, Caching::buffered};
 }
 
-Status DiskWriter::write_parts(FileHandle file, const ExtentsJob& work, WriteResult& result) {
-  for (const Range& range : written_ranges(work.writes)) {
+Status DiskWriter::write_parts(FileHandle file, const ExtentsJob& work, const FileWrite& how,
+                               WriteResult& result) {
+  alignas(limits::kAlignment) SessionHeaderBytes header_bytes = encode_session_header(work.header);
+  const OptionalHeader header = work.create_file ? OptionalHeader(header_bytes) : std::nullopt;
+  for (const Range& range : written_ranges(header, work.writes)) {
     const Status allocated = files_.allocate(file, range.offset, range.length);
     if (!allocated.ok() && allocated.error().code != ErrorCode::unsupported) {
       return with_context(allocated.error(), "session file");
     }
   }
   ++batch_;
-  TransferRun run(io_, gate_, transfers_of(file, work.writes, batch_), batch_);
+  TransferRun run(io_, gate_, transfers_of(file, header, work.writes, batch_), batch_);
   result.digests.reserve(work.writes.size());
-  // Digests are computed while transfers are in flight.
-  while (run.busy() || run.to_submit() || (run.status().ok() && result.digests.size() < work.writes.size())) {
+  // Digests are computed, and what else there is to do is done, while transfers are in flight.
+  bool beside = static_cast<bool>(how.beside);
+  while (run.busy() || (run.status().ok() && (run.to_submit() || beside || digests_left(work, result)))) {
     run.submit();
-    const bool digest = run.status().ok() && result.digests.size() < work.writes.size();
-    if (digest) result.digests.push_back(digest_of(work.writes[result.digests.size()]));
-    run.collect(digest);
+    const bool working = run.status().ok() && (beside || digests_left(work, result));
+    if (working && digests_left(work, result)) {
+      result.digests.push_back(digest_of(work.writes[result.digests.size()]));
+    } else if (working) {
+      beside = false;
+      if (const Status done = how.beside(); !done.ok()) run.stop(done.error());
+    }
+    run.collect(working);
   }
   result.written_bytes += run.written_bytes();
   return run.status();
 }
 
-Status DiskWriter::write_index(const WriteJob& job, Manifest manifest, WriteResult& result) {
-  const std::string path = index_path(job.folder, manifest.head.id);
-  const std::string temporary = path + ".tmp";
-  STRATA_TRY(remove_if_there(temporary));
-  Status status = write_temporary_index(temporary, manifest, result);
-  if (status.ok()) status = publish_index(temporary, path, result);
-  if (!result.published) {
-    if (remove_if_there(temporary).ok()) result.index_allocated_bytes = 0;
-    return status;
+// The index under its temporary name, on disk; nothing refers to it yet. It must not outlive the name of the
+// file that it refers to, in whatever order names reach the disk.
+Status DiskWriter::prepare_index(const WriteJob& job, const PublishJob& work, WriteResult& result) {
+  if (work.create_file) STRATA_TRY(sync_folder(job.folder));
+  Manifest manifest = work.manifest;
+  for (size_t i = 0; i < work.writes.size(); ++i) {
+    manifest.parts[work.writes[i].manifest_index].digest = result.digests[i];
   }
-  return first_error(std::move(status), sync_folder(job.folder));
+  const std::string path = temporary_path(job.folder, work.id);
+  STRATA_TRY(remove_if_there(path));
+  return write_temporary_index(path, manifest, result);
 }
 
 Status DiskWriter::write_temporary_index(const std::string& path, const Manifest& manifest,
@@ -336,12 +360,13 @@ Status DiskWriter::write_temporary_index(const std::string& path, const Manifest
   return {};
 }
 
-Status DiskWriter::publish_index(const std::string& temporary, const std::string& path, WriteResult& result) {
-  Status status = files_.rename(temporary, path);
+Status DiskWriter::publish_index(const WriteJob& job, ConversationId id, WriteResult& result) {
+  const std::string temporary = temporary_path(job.folder, id);
+  Status status = files_.rename(temporary, index_path(job.folder, id));
   // A rename may be carried out and still be answered with an error (network file systems).
   const auto left = status.ok() ? Result<FileInfo>(FileInfo{}) : files_.info(temporary);
   result.published = status.ok() || (!left.ok() && left.error().code == ErrorCode::not_found);
-  return status;
+  return result.published ? first_error(std::move(status), sync_folder(job.folder)) : status;
 }
 
 // ---- release and quarantine

@@ -1,7 +1,7 @@
 // DiskWriter: carries out the write, free and remove jobs of the disk tier in the order that keeps the crash
-// promise (B-6): extents → fdatasync (→ directory sync for a new file) → idx.tmp → fdatasync → rename →
-// directory sync → published; removal: unlink index → directory sync → punch extents or unlink the file. A
-// failed sync is final: the conversation is dropped, never retried.
+// promise (B-6): extents → fdatasync; meanwhile, for a new file, directory sync, then idx.tmp → fdatasync;
+// when both are on disk rename → directory sync → published; removal: unlink index → directory sync → punch
+// extents or unlink the file. A failed sync is final: the conversation is dropped, never retried.
 //
 // Ownership: a job is immutable and holds references to the buffers it writes; they come back with its
 // result, so that buffers are only released on the engine loop. Thread-safety: the writer lives on one
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -163,14 +164,19 @@ class DiskWriter {
     Caching caching = Caching::direct;
   };
   enum class Sync : uint8_t { now, with_the_publication };
+  struct FileWrite {
+    Sync sync = Sync::now;
+    std::function<Status()> beside;  // called once, with all digests there, while transfers are in flight
+  };
   Status publish(const WriteJob& job, const PublishJob& work, WriteResult& result);
   Status write_ahead(const WriteJob& job, const ExtentsJob& work, WriteResult& result);
-  Status write_session_file(const std::string& path, const ExtentsJob& work, Sync sync, WriteResult& result);
+  Status write_session_file(const std::string& path, const ExtentsJob& work, const FileWrite& how,
+                            WriteResult& result);
   Status sync_session_file(const WriteJob& job, const PublishJob& work);
-  Status write_parts(FileHandle file, const ExtentsJob& work, WriteResult& result);
-  Status write_index(const WriteJob& job, Manifest manifest, WriteResult& result);
+  Status write_parts(FileHandle file, const ExtentsJob& work, const FileWrite& how, WriteResult& result);
+  Status prepare_index(const WriteJob& job, const PublishJob& work, WriteResult& result);
   Status write_temporary_index(const std::string& path, const Manifest& manifest, WriteResult& result);
-  Status publish_index(const std::string& temporary, const std::string& path, WriteResult& result);
+  Status publish_index(const WriteJob& job, ConversationId id, WriteResult& result);
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
   Status release_file(const std::string& path, const ReleaseJob::FileRelease& file);
   Status quarantine(const WriteJob& job, const QuarantineJob& work, WriteResult& result);

@@ -15,18 +15,21 @@ namespace strata {
 namespace {
 
 constexpr auto kPage = std::align_val_t{limits::kAlignment};
+// Smaller slabs come from the allocator: they would be no huge pages, and each would be a mapping of its own.
+constexpr uint64_t kMinSlabFromSystem = 2 * limits::kMiB;
 
 struct Slab {
   std::span<std::byte> memory;
   bool registered = false;
+  bool from_system = false;
 };
 
 }  // namespace
 
 class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State> {
  public:
-  State(Device& device, Log& log, uint64_t budget_bytes)
-      : device_(device), log_(log), budget_bytes_(budget_bytes) {}
+  State(Device& device, Log& log, uint64_t budget_bytes, PageSource* pages)
+      : device_(device), log_(log), budget_bytes_(budget_bytes), pages_(pages) {}
   ~State() { close(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -34,6 +37,7 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
   Result<HostBufferRef> allocate(uint64_t bytes);
   void release(const Slab& slab);
   void trim(uint64_t bytes);
+  bool grow_ahead(uint64_t bytes);
   // Nothing is kept from now on.
   void close() {
     closed_ = true;
@@ -47,6 +51,8 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
 
  private:
   Result<Slab> create(uint64_t class_size);
+  Result<Slab> take_memory(uint64_t class_size);
+  void keep(const Slab& slab);
   Slab take_kept(uint64_t class_size);
   void destroy_oldest();
   void destroy(const Slab& slab);
@@ -55,6 +61,7 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
   Device& device_;
   Log& log_;
   const uint64_t budget_bytes_;
+  PageSource* const pages_;
   uint64_t in_use_bytes_ = 0;
   uint64_t kept_bytes_ = 0;
   bool registering_ = true;  // until the first refusal
@@ -119,14 +126,32 @@ Result<Slab> PinnedPool::State::create(uint64_t class_size) {
                                                 " of the budget left");
   }
   trim(class_size);
+  STRATA_ASSIGN(Slab slab, take_memory(class_size));
+  slab.registered = register_memory(slab.memory);
+  return slab;
+}
+
+Result<Slab> PinnedPool::State::take_memory(uint64_t class_size) {
+  if (pages_ != nullptr && class_size >= kMinSlabFromSystem) {
+    auto memory = pages_->take(class_size);
+    if (!memory.ok()) return with_context(memory.error(), "pinned memory");
+    return Slab{*memory, false, true};
+  }
   auto* memory = static_cast<std::byte*>(::operator new(class_size, kPage, std::nothrow));
   if (memory == nullptr) {
     return make_error(ErrorCode::exhausted,
                       "pinned memory: the system has no " + std::to_string(class_size) + " bytes");
   }
-  Slab slab{{memory, class_size}, false};
-  slab.registered = register_memory(slab.memory);
-  return slab;
+  return Slab{{memory, class_size}, false, false};
+}
+
+// Slabs that are touched as they are taken are worth having before they are needed.
+bool PinnedPool::State::grow_ahead(uint64_t bytes) {
+  const uint64_t size = class_bytes(bytes);
+  if (pages_ == nullptr || size < kMinSlabFromSystem || size > unallocated_bytes()) return false;
+  const auto slab = create(size);
+  if (slab.ok()) keep(*slab);
+  return slab.ok();
 }
 
 bool PinnedPool::State::register_memory(std::span<std::byte> memory) {
@@ -148,8 +173,12 @@ void PinnedPool::State::release(const Slab& slab) {
     destroy(slab);
     return;
   }
-  kept_bytes_ += size;
-  kept_by_class_[size].push_back(kept_.insert(kept_.end(), slab));
+  keep(slab);
+}
+
+void PinnedPool::State::keep(const Slab& slab) {
+  kept_bytes_ += slab.memory.size();
+  kept_by_class_[slab.memory.size()].push_back(kept_.insert(kept_.end(), slab));
 }
 
 void PinnedPool::State::trim(uint64_t bytes) {
@@ -172,11 +201,14 @@ void PinnedPool::State::destroy(const Slab& slab) {
       log_.write(LogLevel::warning, "pinned memory: unregistering failed: " + status.error().message);
     }
   }
-  ::operator delete(slab.memory.data(), kPage);
+  if (slab.from_system)
+    pages_->give_back(slab.memory);
+  else
+    ::operator delete(slab.memory.data(), kPage);
 }
 
-PinnedPool::PinnedPool(Device& device, Log& log, uint64_t budget_bytes)
-    : state_(std::make_shared<State>(device, log, budget_bytes)) {}
+PinnedPool::PinnedPool(Device& device, Log& log, uint64_t budget_bytes, PageSource* pages)
+    : state_(std::make_shared<State>(device, log, budget_bytes, pages)) {}
 
 PinnedPool::~PinnedPool() { state_->close(); }
 
@@ -195,5 +227,6 @@ uint64_t PinnedPool::in_use_bytes() const { return state_->in_use_bytes(); }
 uint64_t PinnedPool::allocated_bytes() const { return state_->allocated_bytes(); }
 uint64_t PinnedPool::budget_bytes() const { return state_->budget_bytes(); }
 void PinnedPool::trim(uint64_t bytes) { state_->trim(bytes); }
+bool PinnedPool::grow_ahead(uint64_t bytes) { return state_->grow_ahead(bytes); }
 
 }  // namespace strata

@@ -1,8 +1,9 @@
 // PinnedPool: page-aligned host memory for parts, registered with the device where it allows, counted to the
 // byte (RAM-1, invariant 3). Sizes are rounded up to size classes (page multiples, four steps per doubling);
 // released buffers are kept for reuse and given back to the system when the budget is needed by another
-// class. Ownership: buffers may outlive the pool (they hold its state alive) and return to it when the last
-// reference goes; the device and the log must outlive the last buffer. A buffer's bytes are whatever its last
+// class. Large ones come from a page source where there is one: huge pages, touched ahead. Ownership: buffers
+// may outlive the pool (they hold its state alive) and return to it when the last reference goes; the device,
+// the log and the page source must outlive the last buffer. A buffer's bytes are whatever its last
 // user left there. One thread at a time. A device that refuses a registration is not asked again: one log
 // line, then plain memory.
 #pragma once
@@ -13,6 +14,7 @@
 #include "core/device.hpp"
 #include "core/image.hpp"
 #include "core/log.hpp"
+#include "core/page_source.hpp"
 #include "core/result.hpp"
 
 namespace strata {
@@ -20,7 +22,7 @@ namespace strata {
 class PinnedPool {
  public:
   // budget_bytes counts buffers in use and kept ones together, at their class size.
-  PinnedPool(Device& device, Log& log, uint64_t budget_bytes);
+  PinnedPool(Device& device, Log& log, uint64_t budget_bytes, PageSource* pages = nullptr);
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -35,6 +37,9 @@ class PinnedPool {
   // Gives kept buffers back to the system until at least `bytes` of the budget are unallocated, or none is
   // kept.
   void trim(uint64_t bytes);
+  // One more kept buffer for parts of `bytes`, so that none is made on the path of a request. False: the
+  // budget is used up, the system has no memory, or such buffers are not made ahead.
+  bool grow_ahead(uint64_t bytes);
 
  private:
   class State;

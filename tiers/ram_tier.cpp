@@ -119,6 +119,12 @@ std::optional<SkipReason> RamTier::make_room(uint64_t bytes, Loss loss) {
   return std::nullopt;
 }
 
+bool RamTier::grow_ahead(uint64_t part_bytes) {
+  if (!on()) return false;
+  const auto missing = short_of_floor(PinnedPool::class_bytes(part_bytes));
+  return missing.ok() && *missing == 0 && pool_.grow_ahead(part_bytes);
+}
+
 void RamTier::spill_ahead() {
   if (target_ == nullptr || !on()) return;
   const uint64_t quarter = options_.budget_bytes / 4;

@@ -76,6 +76,8 @@ class RamTier {
   // At shutdown nothing unwritten may be dropped to make room: whoever needs room waits for the writer.
   void keep_unwritten() { may_lose_ = false; }
   Result<HostBufferRef> allocate(uint64_t bytes) { return pool_.allocate(bytes); }
+  // See PinnedPool::grow_ahead; never below the floor of free memory.
+  bool grow_ahead(uint64_t part_bytes);
   // Hands the oldest images to the spill target until enough of the budget can be freed at once.
   void spill_ahead();
   // Everything that is not on disk goes to the spill target (shutdown).

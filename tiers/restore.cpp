@@ -60,6 +60,7 @@ void Restore::cancel() { fail(make_error(ErrorCode::cancelled, "restore cancelle
 Restore::State Restore::step() {
   if (state_ != State::running) return state_;
   if (!begun_ && !failing_) begin();
+  retire_streamed();
   if (!failing_) start_items();
   if (!failing_) import_ready();
   retire_streamed();
@@ -102,7 +103,7 @@ bool Restore::start(Item& item) {
   }
   if (reading_ >= limits::kReadDepth) return false;
   if (!item.buffer) {
-    if (streaming_ >= limits::kReadDepth) return false;
+    if (streaming_ >= kStreamedBuffers) return false;
     auto buffer = ports_.staging->allocate(align_up(item.part->bytes, limits::kAlignment));
     if (!buffer.ok()) {
       if (streaming_ > 0) return false;
@@ -154,7 +155,8 @@ std::span<const std::byte> Restore::payload(const Item& item) const {
 }
 
 void Restore::import_ready() {
-  for (size_t i = 0; i < next_ && !failing_; ++i) {
+  const size_t started = next_;
+  for (size_t i = 0; i < started && !failing_; ++i) {
     if (items_[i]->step == Item::Step::read) import(*items_[i]);
   }
 }

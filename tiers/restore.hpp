@@ -15,6 +15,7 @@
 #include "core/device.hpp"
 #include "core/file_system.hpp"
 #include "core/image.hpp"
+#include "core/limits.hpp"
 #include "core/model.hpp"
 #include "core/result.hpp"
 #include "tiers/disk_reader.hpp"
@@ -25,6 +26,10 @@ namespace strata {
 
 class Restore {
  public:
+  // Staging buffers a restore uses at most: those that are read into, and some that the device still copies
+  // from, so that the disk does not wait for the device.
+  static constexpr uint32_t kStreamedBuffers = limits::kReadDepth + limits::kReadDepth / 2;
+
   struct Ports {
     Model& model;
     Device& device;

@@ -64,7 +64,7 @@ Status Stack::start() {
     slots_.push_back(std::move(slot));
   }
   const uint64_t pinned = options_.disk_mode ? working_bytes() : options_.ram_budget_bytes;
-  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, pinned);
+  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, pinned, ports_.pages);
   RamTier::Options ram;
   ram.budget_bytes = options_.ram_budget_bytes;
   ram.max_images = options_.ram_max_images;
@@ -102,10 +102,10 @@ Status Stack::open_disk(const Identity& identity) {
   STRATA_CHECK(ports_.files != nullptr && ports_.reader != nullptr && ports_.writer != nullptr);
   uint64_t staging = 0;
   for (const uint64_t bytes : model_.max_block_bytes) {
-    staging = std::max(staging, limits::kReadDepth * PinnedPool::class_bytes(bytes));
+    staging = std::max(staging, Restore::kStreamedBuffers * PinnedPool::class_bytes(bytes));
   }
   for (const uint64_t bytes : model_.checkpoint_bytes) staging += PinnedPool::class_bytes(bytes);
-  staging_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, staging);
+  staging_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, staging, ports_.pages);
   reader_ = std::make_unique<DiskReader>(*ports_.reader);
   DiskTier::Options disk;
   disk.folder = options_.disk_folder;
@@ -289,7 +289,13 @@ bool Stack::step() {
     ports_.writer->set_foreground(reading);
   }
   publish_gauges();
-  return busy || !checkpoints_.empty();
+  return busy || !checkpoints_.empty() || grow_pools();
+}
+
+// With nothing else to do: the buffers of what is parked and streamed next (docs/architecture.md).
+bool Stack::grow_pools() {
+  const uint64_t bytes = largest_block_bytes();
+  return ram_->grow_ahead(bytes) || (staging_pool_ && staging_pool_->grow_ahead(bytes));
 }
 
 void Stack::publish_gauges() {

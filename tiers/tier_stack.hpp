@@ -29,6 +29,7 @@
 #include "core/memory_probe.hpp"
 #include "core/metrics.hpp"
 #include "core/model.hpp"
+#include "core/page_source.hpp"
 #include "core/random.hpp"
 #include "core/reasons.hpp"
 #include "core/result.hpp"
@@ -80,6 +81,7 @@ struct TierPorts {
   FileSystem* files = nullptr;  // the three are needed with a disk folder
   IoQueue* reader = nullptr;
   WriteQueue* writer = nullptr;
+  PageSource* pages = nullptr;  // null: large buffers come from the allocator
 };
 
 using RequestId = uint64_t;

@@ -103,7 +103,7 @@ class Group {
 
 void add_model(CLI::App& command, ModelSettings& model) {
   Group group(command, "Model");
-  group.text("--model", model.model, "NAME|FILE", "model plugin (reference is built in), or a GGUF file");
+  group.text("--model", model.model, "NAME|FILE", "model plugin (built in: reference, synthetic), or a GGUF file");
   group.repeated("--model-option", model.options, "KEY=VALUE", "handed to the model plugin (repeatable)")
       ->check(matching("KEY=VALUE", is_key_value));
   group.text("--alias", model.alias, "NAME", "name that clients see; without it the model's own");

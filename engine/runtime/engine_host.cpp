@@ -10,6 +10,7 @@
 #include "core/posix/clock.hpp"
 #include "core/posix/file_system.hpp"
 #include "core/posix/memory_probe.hpp"
+#include "core/posix/page_source.hpp"
 #include "core/posix/random.hpp"
 #include "engine/runtime/disk_route.hpp"
 #include "engine/runtime/model_file.hpp"
@@ -96,6 +97,7 @@ struct EngineHost::Parts {
   PosixClock clock;
   PosixFileSystem files;
   PosixMemoryProbe memory;
+  PosixPageSource pages;
   PosixRandom random;
   Metrics metrics;
   PluginRegistry registry;
@@ -162,7 +164,7 @@ Status EngineHost::Parts::make_disk(std::function<void()> wake) {
 
 Status EngineHost::Parts::make_tiers() {
   const TierPorts ports{*model, *device, clock,  memory,       random,
-                        log,    metrics, &files, reader.get(), writer.get()};
+                        log,    metrics, &files, reader.get(), writer.get(), &pages};
   STRATA_ASSIGN(tiers, TierStack::open(settings.tiers, ports, identity));
   announce();
   return {};

@@ -20,7 +20,9 @@ struct StateTestReport {
   uint64_t checkpoint_bytes = 0;  // at its end, all stages
   double bytes_per_token = 0;     // of the blocks; of the whole state where there are none
   bool equal = false;             // restored, the logits were equal
-  bool control_differs = false;
+  bool control_differs = false;   // with a part of another prompt the answer was another one
+  bool control_refused = false;   // or the model looked at the part, and did not take it
+  [[nodiscard]] bool control_holds() const { return control_differs || control_refused; }
   uint64_t read_ns = 0, export_ns = 0, digest_ns = 0, import_ns = 0;
 };
 

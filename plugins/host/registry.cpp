@@ -16,6 +16,7 @@ const strata_plugin* strata_plugin_entry_v1_device_host(uint32_t kind);
 const strata_plugin* strata_plugin_entry_v1_io_uring(uint32_t kind);
 const strata_plugin* strata_plugin_entry_v1_io_posix(uint32_t kind);
 const strata_plugin* strata_plugin_entry_v1_model_reference(uint32_t kind);
+const strata_plugin* strata_plugin_entry_v1_model_synthetic(uint32_t kind);
 }
 
 namespace strata {
@@ -166,6 +167,7 @@ PluginRegistry::PluginRegistry(Log& log, Clock& clock) : impl_(std::make_unique<
   impl_->add_built_in(strata_plugin_entry_v1_io_uring);
   impl_->add_built_in(strata_plugin_entry_v1_io_posix);
   impl_->add_built_in(strata_plugin_entry_v1_model_reference);
+  impl_->add_built_in(strata_plugin_entry_v1_model_synthetic);
 }
 
 PluginRegistry::~PluginRegistry() = default;

@@ -19,8 +19,11 @@ namespace {
 struct ModelCase {
   std::string name;
   ModelWorldOptions options;
-  // Logits do not depend on how tokens are grouped into batches. Where they do, whoever compares decodes alike.
+  // Logits do not depend on how tokens are grouped into batches. Where they do, whoever compares decodes
+  // alike.
   bool batch_invariant = true;
+  // Bytes that do not belong to the import's tokens are refused, instead of giving another answer.
+  bool checks_imports = false;
 };
 
 void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
@@ -43,6 +46,16 @@ std::vector<ModelCase> cases() {
       add(layout, stages, "blocks", TestDevice::plain, false);
     }
     add(layout, 2, "blocks", TestDevice::host, true);
+  }
+  for (const uint32_t stages : {1U, 2U}) {
+    for (const SyntheticState state :
+         {SyntheticState::blocks, SyntheticState::checkpoints, SyntheticState::whole}) {
+      ModelCase c;
+      c.options = tiny_synthetic(stages, state);
+      c.checks_imports = true;
+      c.name = std::string("synthetic_") + (stages == 1 ? "one_stage_" : "two_stages_") + to_string(state);
+      all.push_back(c);
+    }
   }
   for (const std::string& file : llama_models().files) {
     for (const char* granularity : {"auto", "whole"}) {
@@ -174,8 +187,8 @@ TEST_P(ModelConformance, RestoredIntoAnotherInstanceTheAnswerIsEqual) {
   EXPECT_TRUE(equal_bits(second.step(2, more_), never_parked(prompt_, more_)));
 }
 
-// A world for each length: llama.cpp adds up attention in the order of cells, and once a sliding window's cache has gone
-// round that order depends on everything read before.
+// A world for each length: llama.cpp adds up attention in the order of cells, and once a sliding window's
+// cache has gone round that order depends on everything read before.
 TEST_P(ModelConformance, RestoredAtEveryEdgeTheAnswerIsEqual) {
   for (const uint32_t length : {1U, 2U, 15U, 16U, 17U, 22U, 23U, 24U, 25U, 47U, 48U, 127U, 128U, 129U}) {
     const std::span<const Token> prompt = std::span(prompt_).first(length);
@@ -250,6 +263,7 @@ TEST_P(ModelConformance, WithoutAWholeStageAnImportIsRefused_DISK11) {
 
 // The control of every comparison above: each part of the state takes part in the answer.
 TEST_P(ModelConformance, WithOnePartOfAnotherConversationTheAnswerDiffers) {
+  if (GetParam().checks_imports) GTEST_SKIP() << "such an import is refused: the next test";
   world_.read(0, prompt_);
   world_.read(1, other_);
   const StoredState state = world_.store(0, prompt_);
@@ -257,7 +271,8 @@ TEST_P(ModelConformance, WithOnePartOfAnotherConversationTheAnswerDiffers) {
   const Trace expected = world_.step(0, more_);
   for (StageId stage = 0; stage < info_.stages; ++stage) {
     for (size_t i = 0; i < state.blocks[stage].size(); ++i) {
-      if (wrong.blocks[stage][i] == state.blocks[stage][i]) continue;  // positions only: no layer keeps all tokens
+      if (wrong.blocks[stage][i] == state.blocks[stage][i])
+        continue;  // positions only: no layer keeps all tokens
       StoredState mixed = state;
       mixed.blocks[stage][i] = wrong.blocks[stage][i];
       ASSERT_TRUE(world_.restore(2, mixed).ok());
@@ -269,6 +284,31 @@ TEST_P(ModelConformance, WithOnePartOfAnotherConversationTheAnswerDiffers) {
     ASSERT_TRUE(world_.restore(2, mixed).ok());
     EXPECT_FALSE(equal_bits(world_.step(2, more_), expected)) << "stage " << stage << ", checkpoint";
   }
+}
+
+TEST_P(ModelConformance, AModelThatChecksImportsRefusesEachWrongByte_B4) {
+  if (!GetParam().checks_imports) GTEST_SKIP() << "it takes the bytes as they are";
+  world_.read(0, prompt_);
+  world_.read(1, other_);
+  const StoredState state = world_.store(0, prompt_);
+  const auto with_wrong_byte = [&](std::vector<std::byte>& part, const StoredState& mixed) {
+    for (const size_t at : {size_t{0}, part.size() / 2, part.size() - 1}) {
+      part[at] ^= std::byte{1};
+      const Result<ImportId> import = world_.begin(1, mixed);
+      ASSERT_TRUE(import.ok());
+      expect_code(world_.add_parts(*import, mixed), ErrorCode::corrupt);
+      model_.import_abort(*import);
+      part[at] ^= std::byte{1};
+    }
+  };
+  StoredState mixed = state;
+  for (StageId stage = 0; stage < info_.stages; ++stage) {
+    for (auto& block : mixed.blocks[stage]) with_wrong_byte(block, mixed);
+    if (info_.needs_checkpoints) with_wrong_byte(mixed.checkpoints[stage], mixed);
+  }
+  EXPECT_TRUE(equal_bits(world_.step(1, more_), never_parked(other_, more_)));
+  ASSERT_TRUE(world_.restore(1, mixed).ok());  // the control: nothing is wrong any more
+  EXPECT_TRUE(equal_bits(world_.step(1, more_), never_parked(prompt_, more_)));
 }
 
 TEST_P(ModelConformance, AnAbortedImportLeavesTheSlotEqual_SES3) {

@@ -45,6 +45,33 @@ PluginOptions tiny_reference(const std::string& layout, uint32_t stages, const s
           {"threads", "2"}};
 }
 
+const char* to_string(SyntheticState state) {
+  switch (state) {
+    case SyntheticState::blocks:
+      return "blocks";
+    case SyntheticState::checkpoints:
+      return "checkpoints";
+    case SyntheticState::whole:
+      return "whole";
+  }
+  return "blocks";
+}
+
+ModelWorldOptions tiny_synthetic(uint32_t stages, SyntheticState state) {
+  ModelWorldOptions options;
+  options.plugin = "synthetic";
+  options.model = {{"stages", std::to_string(stages)},
+                   {"state", state == SyntheticState::whole ? "whole" : "blocks"},
+                   {"layers", "4"},
+                   {"bytes_per_token", "256"},
+                   {"checkpoint_bytes", state == SyntheticState::checkpoints ? "8208" : "0"},
+                   {"slots", "3"},
+                   {"context", "256"},
+                   {"tokens_per_block", "16"},
+                   {"tokens_per_second", "0"}};
+  return options;
+}
+
 namespace {
 
 LlamaModels find_llama_models() {

@@ -32,6 +32,11 @@ struct ModelWorldOptions {
 [[nodiscard]] PluginOptions tiny_reference(const std::string& layout, uint32_t stages,
                                            const std::string& state);
 
+// A synthetic model as small: blocks of 16 tokens, three slots of 256, reading takes no time.
+enum class SyntheticState : uint8_t { blocks, checkpoints, whole };
+[[nodiscard]] const char* to_string(SyntheticState state);
+[[nodiscard]] ModelWorldOptions tiny_synthetic(uint32_t stages, SyntheticState state);
+
 // The tiny models of every kind of state, and what runs them: STRATA_SHARED names their folder's parent, else
 // ../shared beside the source tree. `why_not` says what is missing; everything else is empty then.
 struct LlamaModels {

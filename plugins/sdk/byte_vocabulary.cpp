@@ -1,8 +1,8 @@
-#include "plugins/model_reference/vocabulary.hpp"
+#include "plugins/sdk/byte_vocabulary.hpp"
 
 #include <array>
 
-namespace strata::reference {
+namespace strata::sdk {
 namespace {
 
 struct Marker {
@@ -105,4 +105,4 @@ std::string_view chat_template() {
          "{% if add_generation_prompt %}<|assistant|>\n{% endif %}";
 }
 
-}  // namespace strata::reference
+}  // namespace strata::sdk
