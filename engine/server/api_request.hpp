@@ -16,6 +16,7 @@
 namespace strata {
 
 struct CompletionRequest {
+  std::string model;  // as the client names it; may be empty
   bool chat = false;
   std::vector<ChatMessage> messages;  // chat: roles system, user, assistant, tool
   std::string chat_json;              // chat: the request for Model::chat_format; empty without a chat model

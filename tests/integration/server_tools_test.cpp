@@ -39,6 +39,17 @@ TEST_F(ServerTools, StreamedAnswerIsTheGoldenOne) {
   expect_golden("chat_tools_stream.txt", normalized(answer.body));
 }
 
+// What cannot be parsed is the request's fault, and never comes to the engine.
+TEST_F(ServerTools, AGrammarThatCannotBeParsedIs400) {
+  for (const char* path : {"/completion", "/v1/completions"}) {
+    const HttpAnswer answer = server_->post(path, R"_({"prompt":"x","grammar":"root ::= ("})_");
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_THAT(answer.body, HasSubstr("grammar: a \\\"(\\\" is not closed"));
+  }
+  EXPECT_THAT(server_->journal(), Not(HasSubstr("root")));
+  EXPECT_EQ(server_->post("/completion", R"_({"prompt":"@say(x)","grammar":"root ::= ()"})_").status, 200);
+}
+
 TEST_F(ServerTools, CallsAloneHaveNullContent) {
   const HttpAnswer answer = server_->chat("@say(<call>look {}</call>)", kTools);
   EXPECT_THAT(answer.body, HasSubstr(R"("content":null,"tool_calls":[{"id":"call_)"));
