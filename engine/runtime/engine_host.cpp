@@ -101,9 +101,18 @@ struct EngineHost::Parts {
   std::unique_ptr<TierStack> tiers;
 };
 
+// Learned positions end where training ended. Less than was asked for would surprise in the middle of a
+// conversation.
+Status check_context(uint32_t asked, uint32_t possible) {
+  if (asked <= possible) return {};
+  return make_error(ErrorCode::invalid,
+                    fmt::format("--context {}: this model's context ends at {} tokens", asked, possible));
+}
+
 Status EngineHost::Parts::make_model() {
   STRATA_ASSIGN(device, registry.make_device(settings.device, {}));
   STRATA_ASSIGN(model, registry.make_model(model_plugin(settings), model_options(settings), *device));
+  STRATA_TRY(check_context(settings.context_tokens, model->info().context_tokens));
   STRATA_ASSIGN(identity, identity_of(*model, files));
   const uint64_t bytes = conversation_bytes(*model);
   if (const auto warning = budget_warning(settings.tiers, bytes, model->info().context_tokens))
@@ -131,16 +140,18 @@ Status EngineHost::Parts::make_tiers() {
 void EngineHost::Parts::announce() const {
   const ModelInfo& info = model->info();
   const TierStatus status = tiers->status();
-  log.write(LogLevel::info, fmt::format("strata: model {}, {} slots of {} tokens, one conversation up to {:.1f} MiB",
-                                        info.name, info.slots, info.context_tokens, mib(conversation_bytes(*model))));
-  log.write(LogLevel::info, fmt::format("strata: identity: model {}, configuration {}", to_hex(identity.model),
-                                        to_hex(identity.configuration)));
   log.write(LogLevel::info,
-            status.ram_on ? fmt::format("strata: conversation cache: {:.0f} MiB", mib(status.ram_budget_bytes))
-                          : "strata: conversation cache: off (--conversation-cache-mib 0): nothing is parked");
+            fmt::format("strata: model {}, {} slots of {} tokens, one conversation up to {:.1f} MiB",
+                        info.name, info.slots, info.context_tokens, mib(conversation_bytes(*model))));
+  log.write(LogLevel::info, fmt::format("strata: identity: model {}, configuration {}",
+                                        to_hex(identity.model), to_hex(identity.configuration)));
+  log.write(LogLevel::info,
+            status.ram_on
+                ? fmt::format("strata: conversation cache: {:.0f} MiB", mib(status.ram_budget_bytes))
+                : "strata: conversation cache: off (--conversation-cache-mib 0): nothing is parked");
   if (status.disk_on)
-    log.write(LogLevel::info, fmt::format("strata: conversation disk: {}, {:.0f} MiB, {}", settings.tiers.disk_folder,
-                                          mib(status.disk_budget_bytes),
+    log.write(LogLevel::info, fmt::format("strata: conversation disk: {}, {:.0f} MiB, {}",
+                                          settings.tiers.disk_folder, mib(status.disk_budget_bytes),
                                           settings.tiers.disk_persist ? "kept when the engine ends"
                                                                       : "removed when the engine ends"));
   else if (!settings.tiers.disk_folder.empty())
