@@ -113,7 +113,7 @@ void read_common(JsonReader& reader, CompletionRequest& request, ChatSupport sup
       static_cast<SlotId>(reader.integer("id_slot", -1, std::numeric_limits<SlotId>::max()).value_or(-1));
   request.cache_prompt = reader.boolean("cache_prompt").value_or(true);
   request.ignore_eos = reader.boolean("ignore_eos").value_or(false);
-  if (const auto grammar = reader.text("grammar"); grammar && !request.chat) request.grammar = *grammar;
+  request.grammar = reader.text("grammar").value_or(std::string());
   refuse_unsupported(reader, request.chat, support);
 }
 
@@ -180,6 +180,7 @@ ApiResult<CompletionRequest> parse_chat_completion(std::string_view body, ChatSu
     CompletionRequest request = read_chat(reader, body, support);
     read_common(reader, request, support);
     read_chat_logprobs(reader, request);
+    request.parallel_calls = reader.boolean("parallel_tool_calls").value_or(true);
     return request;
   });
 }

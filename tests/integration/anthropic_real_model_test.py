@@ -36,12 +36,13 @@ class AnthropicWithARealModel(real_model.RealModelTest):
 
     def test_a_forced_call_and_the_turn_after_it(self):
         keys = {"model": "any", "max_tokens": 100, "tools": [TOOL]}
-        with self.client.messages.stream(**keys, messages=QUESTION, tool_choice={"type": "any"}) as stream:
+        with self.client.messages.stream(**keys, messages=QUESTION, tool_choice={
+                "type": "any", "disable_parallel_tool_use": True}) as stream:
             kinds = {event.type for event in stream}
             answer = stream.get_final_message()
         self.assertIn("input_json", kinds)
         self.assertEqual(answer.stop_reason, "tool_use")
-        call = next(block for block in answer.content if block.type == "tool_use")
+        (call,) = [block for block in answer.content if block.type == "tool_use"]
         self.assertEqual(call.name, "read_line")
         self.assertIsInstance(call.input["line"], int)
         result = {"type": "tool_result", "tool_use_id": call.id, "content": "return 42"}

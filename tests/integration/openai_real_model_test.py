@@ -38,9 +38,9 @@ class OpenAiWithARealModel(real_model.RealModelTest):
 
     def test_a_forced_call_and_the_turn_after_it(self):
         keys = {"model": "any", "tools": [TOOL], "temperature": 0, "max_tokens": 100}
-        forced = {**keys, "messages": QUESTION, "tool_choice": "required"}
+        forced = {**keys, "messages": QUESTION, "tool_choice": "required", "parallel_tool_calls": False}
         answer = self.client.chat.completions.create(**forced)
-        call = answer.choices[0].message.tool_calls[0]
+        (call,) = answer.choices[0].message.tool_calls
         self.assertEqual((answer.choices[0].finish_reason, call.function.name), ("tool_calls", "read_line"))
         self.assertIsInstance(json.loads(call.function.arguments)["line"], int)
         with self.client.chat.completions.stream(**forced) as stream:
@@ -63,11 +63,11 @@ class OpenAiWithARealModel(real_model.RealModelTest):
 
     def test_a_forced_call_of_responses(self):
         with self.client.responses.stream(model="any", input=QUESTION, tools=[FLAT_TOOL], tool_choice="required",
-                                          temperature=0, max_output_tokens=100) as stream:
+                                          parallel_tool_calls=False, temperature=0, max_output_tokens=100) as stream:
             kinds = [event.type for event in stream]
             final = stream.get_final_response()
         self.assertEqual((kinds[0], kinds[-1]), ("response.created", "response.completed"))
-        call = next(item for item in final.output if item.type == "function_call")
+        (call,) = [item for item in final.output if item.type == "function_call"]
         self.assertEqual(call.name, "read_line")
         self.assertIsInstance(json.loads(call.arguments)["line"], int)
 

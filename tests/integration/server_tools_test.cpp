@@ -56,6 +56,24 @@ TEST_F(ServerTools, CallsAloneHaveNullContent) {
   EXPECT_THAT(answer.body, HasSubstr(R"("finish_reason":"tool_calls")"));
 }
 
+TEST_F(ServerTools, OneCallWhereOnlyOneIsWanted) {
+  for (const char* stream : {"", R"(,"stream":true)"}) {
+    const HttpAnswer answer =
+        server_->chat(kAnswer, std::string(kTools) + R"(,"parallel_tool_calls":false)" + stream);
+    EXPECT_THAT(answer.body, HasSubstr("\"name\":\"look\""));
+    EXPECT_EQ(answer.body.find("\"name\":\"look\""), answer.body.rfind("\"name\":\"look\"")) << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr(R"("finish_reason":"tool_calls")"));
+  }
+}
+
+// A grammar of the client's own is held to in chats too; the format's goes first.
+TEST_F(ServerTools, ChatsAreHeldToGrammars) {
+  const HttpAnswer answer = server_->chat("@say(yes)", R"(,"grammar":"root ::= [a-z]*")");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_THAT(server_->journal(), HasSubstr(" grammar=root%20::="));
+  EXPECT_EQ(server_->chat("@say(yes)", R"_(,"grammar":"root ::= (")_").status, 400);
+}
+
 TEST_F(ServerTools, ACallThatWasCutIsALengthEnd) {
   const HttpAnswer answer =
       server_->chat("@say(<call>look {}</call>)", std::string(kTools) + R"(,"max_tokens":12)");
