@@ -101,7 +101,8 @@ ApiResult<Prompt> tokenized(Model& model, std::string_view text, const std::vect
   return checked(model, std::move(prompt));
 }
 
-// A grammar that cannot be parsed is the request's fault, which the engine could only say as its own.
+// A grammar of the client's that cannot be parsed is the request's fault, which the engine could only say as
+// its own.
 std::optional<ApiError> refuse_grammar(Model& model, const std::string& grammar) {
   if (grammar.empty() || !model.info().sampling) return std::nullopt;
   JsonWriter params;
@@ -116,8 +117,6 @@ ApiResult<Prompt> build_formatted(Model& model, const CompletionRequest& request
   if (!chat.ok()) return tl::unexpected(from_model(chat.error()));
   ApiResult<Prompt> prompt = tokenized(model, chat->prompt, formatted_offsets(model, request, chat->prompt));
   if (!prompt) return prompt;
-  if (auto refused = refuse_grammar(model, chat->grammar); refused)
-    return tl::unexpected(*std::move(refused));
   prompt->stops = std::move(chat->stops);
   prompt->grammar = std::move(chat->grammar);
   prompt->parser = std::move(chat->parser);

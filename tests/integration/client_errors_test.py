@@ -13,6 +13,8 @@ import client_packages
 import harness
 
 DEADLINE_S = 120
+SLOW_MODEL = {"layers": 8, "ffn": 16384}  # an answer of ANSWER tokens takes it a second or two
+ANSWER = 800
 LONG = {"role": "user", "content": harness.words("long", harness.CONTEXT + 50)}
 SHORT = {"role": "user", "content": "Say something."}
 
@@ -52,9 +54,9 @@ class Errors:
     def setUpClass(cls):
         cls.module = client_packages.load(cls.package)
 
-    def started(self, *options, port=0):
+    def started(self, *options, port=0, model=None):
         server = harness.strata_process.Server(
-            harness.BINARY, [*harness.model_options(), *harness.cache_options(ram_mib=8), *options])
+            harness.BINARY, [*harness.model_options(**(model or {})), *harness.cache_options(ram_mib=8), *options])
         server.command[server.command.index("--port") + 1] = str(port)
         server.start()
         self.addCleanup(server.kill)
@@ -64,7 +66,7 @@ class Errors:
         """A request that the engine works on now."""
         client = self.client(server, retries=retries)
         self.addCleanup(client.close)
-        asking = Asking(lambda: self.ask(client, [SHORT], max_tokens=1500))
+        asking = Asking(lambda: self.ask(client, [SHORT], max_tokens=ANSWER))
         deadline = time.monotonic() + DEADLINE_S
         while not self.is_processing(server):
             self.assertTrue(asking.is_alive(), asking.outcome)
@@ -101,27 +103,27 @@ class Errors:
         self.check_too_long(self.fields(caught.exception))
 
     def test_an_engine_that_dies_while_the_client_waits(self):
-        server = self.started()
+        server = self.started(model=SLOW_MODEL)
         asking = self.asking(server, retries=0)
         self.kill_engine(server)
         self.assertIsInstance(asking.result(), self.module.InternalServerError)
         asking = self.asking(server, retries=2)
         self.kill_engine(server)
-        self.assertEqual(self.tokens(asking.result()), 1500, "the next engine has answered")
+        self.assertEqual(self.tokens(asking.result()), ANSWER, "the next engine has answered")
 
     def test_a_server_that_is_restarted_while_the_client_waits(self):
         port = free_port()
-        server = self.started(port=port)
+        server = self.started(port=port, model=SLOW_MODEL)
         gives_up, waits = self.asking(server, retries=0), self.asking(server, retries=20)
         self.assertEqual(server.stop(), 0)
         outcome = gives_up.result()
         self.assertIsInstance(outcome, self.module.APIStatusError)
         self.assertEqual(outcome.status_code, 503)
-        self.started(port=port)
-        self.assertEqual(self.tokens(waits.result()), 1500)
+        self.started(port=port, model=SLOW_MODEL)
+        self.assertEqual(self.tokens(waits.result()), ANSWER)
 
     def test_a_server_that_is_killed_while_the_client_waits(self):
-        server = self.started()
+        server = self.started(model=SLOW_MODEL)
         asking = self.asking(server, retries=0)
         server.kill()
         self.assertIsInstance(asking.result(), self.module.APIConnectionError)

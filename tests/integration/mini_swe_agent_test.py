@@ -29,14 +29,17 @@ class MiniSweAgent(harness.StrataTest):
         options = real_model.options()
         self.program = os.path.join(client_packages.environment("mini-swe-agent"), "bin", "mini")
         self.target = self.server(options)
+
+    def proxy(self):
         steps = iter(enumerate(COMMANDS))
 
         def course(_):
             number, command = next(steps)
             return scripted_proxy.called("bash", {"command": command}, number)
 
-        self.proxy = scripted_proxy.Proxy(self.target.base_url, course)
-        self.addCleanup(self.proxy.close)
+        proxy = scripted_proxy.Proxy(self.target.base_url, course)
+        self.addCleanup(proxy.close)
+        return proxy
 
     def repository(self):
         folder = os.path.join(self.folder(), "repository")
@@ -47,25 +50,35 @@ class MiniSweAgent(harness.StrataTest):
                 file.write(text)
         return folder
 
-    def test_a_run_of_five_steps(self):
-        folder = self.repository()
+    def run_agent(self, folder, base_url, task):
+        """The process that has ended, and what the agent says of its run."""
         above = os.path.dirname(folder)
         config, course = os.path.join(above, "config.yaml"), os.path.join(above, "course.json")
         with open(config, "w", encoding="ascii") as file:
             json.dump(CONFIG, file)  # JSON is YAML
-        environment = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_API_BASE": self.proxy.base_url, "MSWEA_CONFIGURED": "true",
+        environment = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_API_BASE": base_url, "MSWEA_CONFIGURED": "true",
                        "MSWEA_SILENT_STARTUP": "1", "MSWEA_GLOBAL_CONFIG_DIR": above, "LITELLM_LOCAL_MODEL_COST_MAP": "True",
                        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "HOME": above}
-        done = subprocess.run([self.program, "-c", config, "-t", "add() subtracts", "-y", "--exit-immediately", "-o", course],
+        done = subprocess.run([self.program, "-c", config, "-t", task, "-y", "--exit-immediately", "-o", course],
                               cwd=folder, env=environment, capture_output=True, text=True, timeout=280,
                               stdin=subprocess.DEVNULL, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
-        self.assertEqual(self.proxy.errors, [])
         with open(course, encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["info"]["exit_status"], "Submitted")
+            return done, json.load(file)["info"]
+
+    def test_a_run_of_five_steps(self):
+        folder, proxy = self.repository(), self.proxy()
+        done, info = self.run_agent(folder, proxy.base_url, "add() subtracts")
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr[-3000:])
+        self.assertEqual((proxy.errors, info["exit_status"]), ([], "Submitted"))
         with open(os.path.join(folder, "calc.py"), encoding="ascii") as file:
             self.assertIn("a + b", file.read())
-        self.check_steps([answer["usage"] for _, answer in self.proxy.requests])
+        self.check_steps([answer["usage"] for _, answer in proxy.requests])
+
+    def test_a_task_beyond_the_context_is_told_from_other_errors(self):
+        """The agent does not try again, and says why (the words of docs/http-api.md)."""
+        done, info = self.run_agent(self.repository(), self.target.base_url, harness.words("task", 20000))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual((info["exit_status"], info["model_stats"]["api_calls"]), ("ContextWindowExceededError", 1))
 
     def check_steps(self, steps):
         self.assertEqual(len(steps), len(COMMANDS))
