@@ -60,7 +60,10 @@ void DiskTier::write(StreamKey key, std::vector<HostBufferRef> buffers) {
   Posted& posted = stream.posted;
   STRATA_CHECK(stream.status.state == StreamState::open);
   STRATA_CHECK(stream.handed + buffers.size() <= posted.written.size());
-  if (!stream.failure.ok() || stream.aborted) return;
+  if (!stream.failure.ok() || stream.aborted) {
+    stream.handed += buffers.size();
+    return;
+  }
   const ConversationId id = posted.spill.image->id;
   File& own = files_.at(id);
   ExtentsJob work;

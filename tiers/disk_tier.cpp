@@ -99,6 +99,7 @@ Status DiskTier::take_in() {
   rules.identity = options_.identity;
   rules.persist = options_.persist;
   rules.remove_foreign = options_.remove_foreign;
+  rules.remove_all = options_.empty_at_start;
   rules.budget_bytes = options_.budget_bytes;
   rules.ttl_ns = options_.ttl_ns;
   rules.now_wall_ns = ports_.clock.wall_ns();

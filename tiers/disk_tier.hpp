@@ -51,6 +51,7 @@ class DiskTier final : public SpillTarget {
     uint64_t min_free_bytes = 0;
     uint64_t ttl_ns = 0;
     bool persist = false;
+    bool empty_at_start = false;
     bool remove_foreign = true;
     Identity identity;
     uint32_t stage_count = 1;
