@@ -110,9 +110,18 @@ struct EngineHost::Parts {
   std::unique_ptr<TierStack> tiers;
 };
 
+// Learned positions end where training ended. Less than was asked for would surprise in the middle of a
+// conversation.
+Status check_context(uint32_t asked, uint32_t possible) {
+  if (asked <= possible) return {};
+  return make_error(ErrorCode::invalid,
+                    fmt::format("--context {}: this model's context ends at {} tokens", asked, possible));
+}
+
 Status EngineHost::Parts::make_model() {
   STRATA_ASSIGN(device, registry.make_device(settings.device, {}));
   STRATA_ASSIGN(model, registry.make_model(model_plugin(settings), model_options(settings), *device));
+  STRATA_TRY(check_context(settings.context_tokens, model->info().context_tokens));
   STRATA_ASSIGN(identity, identity_of(*model, files));
   const uint64_t bytes = conversation_bytes(*model);
   if (const auto warning = budget_warning(settings.tiers, bytes, model->info().context_tokens))

@@ -77,6 +77,7 @@ AnswerDelta AnswerReader::give(const AnswerContent& now) {
   delta.text = take_new(given_.text, now.text);
   for (size_t i = 0; i < now.tool_calls.size(); ++i) {
     if (i == given_.tool_calls.size() && now.tool_calls[i].name.empty()) break;  // not yet known
+    if (i > 0 && options_.one_call) break;
     give_call(i, now.tool_calls[i], delta);
   }
   return delta;

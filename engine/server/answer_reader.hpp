@@ -20,6 +20,7 @@ class AnswerReader {
     std::optional<std::string> parser;         // ChatPrompt::parser
     bool incremental = true;                   // false: nothing is said before finish()
     std::function<std::string()> new_call_id;  // for calls that the model gives no id
+    bool one_call = false;                     // parallel_tool_calls: false. Grammars do not always see to it
   };
   AnswerReader(Model& model, Options options) : model_(model), options_(std::move(options)) {}
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "core/json_writer.hpp"
 #include "core/limits.hpp"
 #include "engine/server/chat_beginnings.hpp"
 
@@ -112,6 +114,17 @@ ApiResult<Prompt> tokenized(Model& model, std::string_view text, const std::vect
   return checked(model, std::move(prompt));
 }
 
+// A grammar of the client's that cannot be parsed is the request's fault, which the engine could only say as
+// its own.
+std::optional<ApiError> refuse_grammar(Model& model, const std::string& grammar) {
+  if (grammar.empty() || !model.info().sampling) return std::nullopt;
+  JsonWriter params;
+  params.begin_object().member("grammar", grammar).end_object();
+  const auto sampler = model.make_sampler(params.take());
+  if (sampler.ok()) return std::nullopt;
+  return from_model(with_context(sampler.error(), "grammar"));
+}
+
 ApiResult<Prompt> build_formatted(Model& model, const CompletionRequest& request) {
   Result<ChatPrompt> chat = model.chat_format(request.chat_json);
   if (!chat.ok()) return tl::unexpected(from_model(chat.error()));
@@ -138,6 +151,8 @@ ApiResult<std::string> render_prompt(Model& model, const CompletionRequest& requ
 }
 
 ApiResult<Prompt> build_prompt(Model& model, const CompletionRequest& request) {
+  if (auto refused = refuse_grammar(model, request.grammar); refused)
+    return tl::unexpected(*std::move(refused));
   if (request.prompt_tokens) return checked(model, {*request.prompt_tokens, {}});
   if (!request.chat_json.empty()) return build_formatted(model, request);
   const ApiResult<std::string> text = render_prompt(model, request);
