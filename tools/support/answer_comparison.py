@@ -52,3 +52,9 @@ def with_tolerance(cached, uncached, tolerance):
     if len(longer) > shorter:
         return Verdict(TIE if _end_was_near(longer[shorter], tolerance) else DIFFERS, shorter, largest)
     return Verdict(EQUAL if cached.content[:2] == uncached.content[:2] else DIFFERS, None, largest)
+
+
+def told_apart(pairs, compare):
+    """The control of a comparison: how many of the answers it tells from the next one's counterpart, and of how many."""
+    foreign = [(cached, pairs[(at + 1) % len(pairs)][1]) for at, (cached, _) in enumerate(pairs)]
+    return sum(compare(cached, other).kind == DIFFERS for cached, other in foreign), len(foreign)

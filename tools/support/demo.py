@@ -134,8 +134,10 @@ class Demo:
         for line in demo_table.speedups(self.rows, self.model.wanted):
             self.table.say(line)
         if self.model.tolerance is not None:
+            apart, total = answer_comparison.told_apart([(row.cached, row.uncached) for row in self.rows], self.compare)
             self.table.say(f"log probabilities of equal tokens differed by at most "
-                           f"{max(row.verdict.largest for row in self.rows):.4f}")
+                           f"{max(row.verdict.largest for row in self.rows):.2f}; the same comparison with the answer of "
+                           f"another turn finds {apart} of {total} different")
         self.table.say(f"saved: {tokens:,} tokens not read again, {seconds:.1f} s of waiting for first tokens; disk: "
                        f"{self.written_bytes / MIB:.1f} MiB written, whole images would have been "
                        f"{self.whole_bytes / MIB:.1f} MiB")
