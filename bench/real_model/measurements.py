@@ -21,9 +21,9 @@ def _ms(seconds):
     return round(seconds * 1000, 1)
 
 
-def _percentile(values, share):
+def _p99(values):
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
 # -- gaps between tokens ------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def _gaps_of(port, make, options):
 
 
 def _spread(gaps):
-    return f"{_ms(statistics.median(gaps))} / {_ms(_percentile(gaps, 0.99))} / {_ms(max(gaps))} ms"
+    return f"{_ms(statistics.median(gaps))} / {_ms(_p99(gaps))} / {_ms(max(gaps))} ms"
 
 
 def gaps(options):
@@ -74,11 +74,15 @@ def gaps(options):
     def say(of, value):
         return value(*other) if other else ""
 
-    ratio = lambda a, b, value: f"{value(b) / statistics.median(a):.2f}"
+    def ratio(base, of, value):
+        return f"{value(of) / statistics.median(base):.2f}"
+
     rows = [
         Result("gaps of an answer alone: median / p99 / max", _spread(alone), say(other, lambda a, b, s: _spread(a))),
+        Result("  p99 over the median: what the machine adds", ratio(alone, alone, _p99),
+               say(other, lambda a, b, s: ratio(a, a, _p99))),
         Result("gaps while another slot reads: median / p99 / max", _spread(beside), say(other, lambda a, b, s: _spread(b)))]
-    for name, value in (("median", statistics.median), ("p99", lambda g: _percentile(g, 0.99)), ("max", max)):
+    for name, value in (("median", statistics.median), ("p99", _p99), ("max", max)):
         rows.append(Result(f"  {name} over the median alone", ratio(alone, beside, value),
                            say(other, lambda a, b, s, v=value: ratio(a, b, v)), "< 2", value(beside) < 2 * middle))
     rows.append(Result("that read took (it ends sooner once the answer has ended)", f"{read_s:.1f} s",
@@ -89,32 +93,44 @@ def gaps(options):
 # -- reading and writing speed ------------------------------------------------------------------------------------------
 
 
-def _speeds(port, prompt, options):
-    answer = native_client.complete(port, prompt, options.speed_answer)
+Speed = collections.namedtuple("Speed", "reading writing processor_ms")
+
+
+def _speed_of(server, prompt, options):
+    """Tokens a second by the server's own clock, and processor time a token over the whole request."""
+    before_s = servers.processor_s(server.process.pid)
+    answer = native_client.complete(server.port, prompt, options.speed_answer)
     if answer.reused:
         raise AssertionError(f"{answer.reused} tokens of a new prompt were reused")
-    return answer.timings["prompt_per_second"], answer.timings["predicted_per_second"]
+    used_s = servers.processor_s(server.process.pid) - before_s
+    return Speed(answer.timings["prompt_per_second"], answer.timings["predicted_per_second"],
+                 1000 * used_s / (len(prompt) + options.speed_answer))
+
+
+def _speed_rows(mine, theirs, repeats):
+    for field, what, higher_is_better in (("reading", "reading, tokens/s", True), ("writing", "writing, tokens/s", True),
+                                          ("processor_ms", "processor time, ms a token", False)):
+        own = statistics.median(getattr(speed, field) for speed in mine)
+        other = statistics.median(getattr(speed, field) for speed in theirs)
+        ratio = own / other
+        yield Result(f"{what} (median of {repeats})", f"{own:.2f}", f"{other:.2f}")
+        yield Result("  ratio", f"{ratio:.3f}", "", ">= 0.95" if higher_is_better else "<= 1.05",
+                     ratio >= 0.95 if higher_is_better else ratio <= 1.05)
 
 
 def speed(options):
-    """The same new prompts to both in turn, so that what else the machine does meets both."""
-    measured = {"strata": [], "llama": []}
+    """The same new prompts to both in turn, so that what else the machine does meets both. What another program takes away
+    from the time does not count in the processor time."""
+    mine, theirs = [], []
     with servers.strata(options, 1, RAM_MIB) as server, servers.LlamaServer(options, 1, RAM_MIB) as llama:
         make = prompts.Prompts(server.port)
-        order = [("strata", server.port), ("llama", llama.port)]
+        order = [(server, mine), (llama, theirs)]
         for _ in range(options.repeats):
             prompt = make.next(options.tokens)
-            for name, port in order:
-                measured[name].append(_speeds(port, prompt, options))
+            for each, speeds in order:
+                speeds.append(_speed_of(each, prompt, options))
             order.reverse()
-    rows = []
-    for at, what in ((0, "reading"), (1, "writing")):
-        mine = statistics.median(pair[at] for pair in measured["strata"])
-        theirs = statistics.median(pair[at] for pair in measured["llama"])
-        rows.append(Result(f"{what}, tokens/s (median of {options.repeats})", f"{mine:.1f}", f"{theirs:.1f}", ">= 0.95 of it",
-                           mine >= 0.95 * theirs))
-        rows.append(Result(f"  {what}: ratio", f"{mine / theirs:.3f}", ""))
-    return rows
+    return list(_speed_rows(mine, theirs, options.repeats))
 
 
 # -- five conversations over two slots ----------------------------------------------------------------------------------

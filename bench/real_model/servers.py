@@ -33,6 +33,16 @@ def default_model():
     return demo_models.smollm2_file()
 
 
+def processor_s(pid):
+    """What a process and its children have used of the processors so far, in seconds."""
+    ticks = 0
+    for each in (pid, *strata_process.children_of(pid)):
+        with open(f"/proc/{each}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])  # in user and in system mode
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def strata(options, slots, ram_mib, folder=None):
     arguments = ["--model", options.model, "--slots", slots, "--context", options.context, "--model-option",
                  f"threads={options.threads}", "--conversation-cache-mib", ram_mib, "--conversation-cache-min-free-mib", 256]
