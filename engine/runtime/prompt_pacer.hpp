@@ -15,7 +15,7 @@ namespace strata {
 
 class PromptPacer {
  public:
-  static constexpr double kMostStretch = 1.7;  // of a gap; the promise is 2, the rest is for noise
+  static constexpr double kMostStretch = 1.5;  // of a gap; the promise is 2, the rest is for noise
   static constexpr uint32_t kRemeasureSteps =
       32;  // then a step without prompt tokens: contexts grow, machines get busy
 

@@ -128,13 +128,23 @@ class Demo:
                                        for row in self.rows], "Time to first token, with the cache and without"))
         return picture
 
+    def told_apart(self):
+        return answer_comparison.told_apart([(row.cached, row.uncached) for row in self.rows], self.compare)
+
+    def faults(self):
+        found = demo_table.faults(self.rows, self.model.min_prompt_tokens)
+        apart, total = self.told_apart()
+        if 2 * apart < total:
+            found.append(f"the comparison tells only {apart} of {total} answers from that of another turn")
+        return found
+
     def sum_up(self):
         tokens = sum(row.cached.reused for row in self.rows)
         seconds = sum(row.saved_s for row in self.rows)
         for line in demo_table.speedups(self.rows, self.model.wanted):
             self.table.say(line)
         if self.model.tolerance is not None:
-            apart, total = answer_comparison.told_apart([(row.cached, row.uncached) for row in self.rows], self.compare)
+            apart, total = self.told_apart()
             self.table.say(f"log probabilities of equal tokens differed by at most "
                            f"{max(row.verdict.largest for row in self.rows):.2f}; the same comparison with the answer of "
                            f"another turn finds {apart} of {total} different")
@@ -180,7 +190,7 @@ def main():
         return 1
     picture = demo.draw()
     table.note(f"{len(demo.rows)} turns in {time.monotonic() - started:.0f} s; picture: {os.path.relpath(picture)}")
-    found = demo_table.faults(demo.rows, model.min_prompt_tokens)
+    found = demo.faults()
     for fault in found:
         print(f"tools/demo: {fault}", file=sys.stderr)
     demo.sum_up()

@@ -107,10 +107,9 @@ def faults(rows, min_prompt_tokens):
     for number, row in enumerate(rows, 1):
         found += _row_faults(number, row, known.get(row.agent, 0), min_prompt_tokens)
         known[row.agent] = row.prompt
-    for tier, where in (("ram", rows), ("disk", [r for r in rows if r.phase == "first run"]),
-                        ("disk", [r for r in rows if r.phase == "after the restart"])):
-        if not any(row.tier == tier for row in where):
-            found.append(f"no turn of the {'whole run' if where is rows else where[0].phase} came from {tier}")
+    for tier, phase in (("ram", None), ("disk", "first run"), ("disk", "after the restart")):
+        if not any(row.tier == tier and phase in (None, row.phase) for row in rows):
+            found.append(f"no turn of the {phase or 'whole run'} came from {tier}")
     return found
 
 
