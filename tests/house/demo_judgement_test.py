@@ -101,6 +101,12 @@ class Faults(unittest.TestCase):
             self.assertEqual(len(found), 1, words)
             self.assertIn(words, found[0])
 
+    def test_a_share_of_different_answers_may_be_allowed(self):
+        rows = [*self.rows(), self.row("other", verdict=comparison.DIFFERS)]
+        self.assertEqual(demo_table.faults(rows, 2000, 0.25), [])
+        rows.append(self.row("third", verdict=comparison.DIFFERS))
+        self.assertEqual(len(demo_table.faults(rows, 2000, 0.25)), 2)
+
     def test_each_tier_must_have_been_seen(self):
         self.assertEqual(len(demo_table.faults(self.rows()[:1], 2000)), 3)
 

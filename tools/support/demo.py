@@ -6,6 +6,7 @@ second are what a conversation that was never parked answers.
 """
 
 import argparse
+import collections
 import os
 import re
 import shutil
@@ -132,9 +133,9 @@ class Demo:
         return answer_comparison.told_apart([(row.cached, row.uncached) for row in self.rows], self.compare)
 
     def faults(self):
-        found = demo_table.faults(self.rows, self.model.min_prompt_tokens)
+        found = demo_table.faults(self.rows, self.model.min_prompt_tokens, self.model.allowed_share)
         apart, total = self.told_apart()
-        if 2 * apart < total:
+        if apart < 0.75 * total:
             found.append(f"the comparison tells only {apart} of {total} answers from that of another turn")
         return found
 
@@ -145,9 +146,11 @@ class Demo:
             self.table.say(line)
         if self.model.tolerance is not None:
             apart, total = self.told_apart()
-            self.table.say(f"log probabilities of equal tokens differed by at most "
-                           f"{max(row.verdict.largest for row in self.rows):.2f}; the same comparison with the answer of "
-                           f"another turn finds {apart} of {total} different")
+            kinds = collections.Counter(row.verdict.kind for row in self.rows)
+            self.table.say(f"answers: {kinds[answer_comparison.EQUAL]} equal, {kinds[answer_comparison.TIE]} part at a tie, "
+                           f"{kinds[answer_comparison.DIFFERS]} differ; log probabilities of equal tokens were at most "
+                           f"{max(row.verdict.largest for row in self.rows):.2f} apart; compared with the answer of another "
+                           f"turn, {apart} of {total} differ")
         self.table.say(f"saved: {tokens:,} tokens not read again, {seconds:.1f} s of waiting for first tokens; disk: "
                        f"{self.written_bytes / MIB:.1f} MiB written, whole images would have been "
                        f"{self.whole_bytes / MIB:.1f} MiB")

@@ -24,6 +24,7 @@ class Embedded:
     system_bytes = 1900
     wanted = {}  # its reading is too quick to promise anything
     tolerance = None  # exact
+    allowed_share = 0.0  # of answers that differ
     shows_answers = False
     control = Control("Task: find out how lines are encoded.", "core/lines.hpp", 1300)
     first_run = (
@@ -52,17 +53,21 @@ class Embedded:
 class SmolLM2:
     name = "smollm2"
     title = "SmolLM2-135M-Instruct through llama.cpp, one thread a server"
+    # Seen: servers without any cache differ by as much, when the same prompt lies elsewhere in llama.cpp's cache or is read
+    # in other batches; at rare places the probability of a word then moves by a factor of seven.
     comparison = (
-        "each answer is compared, token by token, with that of a server that has no cache and reads the whole prompt: the "
-        "same tokens, whose log probabilities differ by at most {tolerance}. llama.cpp rounds a long and a short batch "
-        "differently, and so do its quantized weights: where two candidates are no more than {tolerance} apart on both "
-        "servers, they may change places; \"tie@N\" names that token, and what follows it is not compared")
+        "each answer is compared, token by token, with that of a server that has no cache and reads the whole prompt. This "
+        "model's weights and llama.cpp's sums round otherwise in another batch, with a cache and without; so equal means: the "
+        "same tokens, log probabilities at most {tolerance} apart. \"tie@N\": at token N two candidates that are no more than "
+        "{tolerance} apart on both servers changed places; what follows is not compared. Anything else differs, and more "
+        "than a quarter of such answers is an error")
     ram_mib = 112
     answer_tokens = 24
     min_prompt_tokens = 2000
     system_bytes = 3300
     wanted = {"ram": 20, "disk": 10}  # times sooner than reading again
-    tolerance = 0.5
+    tolerance = 1.0
+    allowed_share = 0.25
     shows_answers = True
     control = Control("Task: find out how lines are encoded.", "core/lines.hpp", 4000)
     first_run = (
