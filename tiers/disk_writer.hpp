@@ -183,6 +183,7 @@ class DiskWriter {
   Status compact(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Status copy_extents(const std::string& folder, const CompactJob& work, WriteResult& result);
   Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move);
+  Status publish_again(const WriteJob& job, const Manifest& manifest, WriteResult& result);
   Status publish_compacted(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Result<OpenedFile> open_for_writing(const std::string& path, OpenMode mode);
   Status remove_if_there(const std::string& path);
