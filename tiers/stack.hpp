@@ -124,6 +124,7 @@ class Stack final : public TierStack {
   void pin_source(Active& active);
   void unpin_source(Active& active);
   void report_placement(const Active& active);
+  void log_disk_hit(const Placement& placement);
   [[nodiscard]] Planner::View view() const;
   [[nodiscard]] bool stored_state(const Slot& slot) const;
 
