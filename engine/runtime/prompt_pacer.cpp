@@ -5,11 +5,13 @@
 namespace strata {
 namespace {
 
-constexpr double kWeightOfNew =
-    0.25;  // in moving averages: follows within some steps, is not led by one of them
+// Moving averages that believe bad news sooner than good: when something else takes the processor for a
+// while, a prompt that waits is better than an answer that stutters.
+constexpr double kBadNews = 0.5;
+constexpr double kGoodNews = 0.1;
 
-double mixed(double old_value, double new_value) {
-  return old_value + (new_value - old_value) * kWeightOfNew;
+double mixed(double old_value, double new_value, bool bad) {
+  return old_value + (new_value - old_value) * (bad ? kBadNews : kGoodNews);
 }
 
 }  // namespace
@@ -42,11 +44,11 @@ void PromptPacer::observe(uint32_t answers, uint32_t prompt_tokens, uint64_t dur
   last_tokens_ = prompt_tokens;
   if (!measured_) return;
   const double added = std::max(0.0, duration - alone_ns_) / prompt_tokens;
-  per_token_ns_ = per_token_ns_ > 0 ? mixed(per_token_ns_, added) : added;
+  per_token_ns_ = per_token_ns_ > 0 ? mixed(per_token_ns_, added, added > per_token_ns_) : added;
 }
 
 void PromptPacer::observe_alone(double duration_ns) {
-  alone_ns_ = measured_ ? mixed(alone_ns_, duration_ns) : duration_ns;
+  alone_ns_ = measured_ ? mixed(alone_ns_, duration_ns, duration_ns < alone_ns_) : duration_ns;
   measured_ = true;
   steps_since_measured_ = 0;
 }
