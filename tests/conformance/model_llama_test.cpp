@@ -221,8 +221,8 @@ class ModelLlamaReal : public ModelLlama {
 };
 
 TEST_F(ModelLlamaReal, ASchemaForcesJsonAndARequiredToolIsCalled) {
-  auto made =
-      plugins_.registry.make_model("llama", {{"path", file_}, {"slots", "1"}, {"context", "1024"}}, *device_);
+  auto made = plugins_.registry.make_model(
+      "llama", {{"path", file_}, {"slots", "1"}, {"threads", "1"}, {"context", "1024"}}, *device_);
   ASSERT_TRUE(made.ok()) << made.error().message;
   Model& model = **made;
   const auto schema = model.chat_format(
@@ -274,8 +274,8 @@ TEST_F(ModelLlamaReal, AnswersThatAreWrittenTogetherAreReadByTheirOwnParsers) {
 }
 
 TEST_F(ModelLlamaReal, AGrammarThatIsNoneIsTheClientsFault) {
-  auto made =
-      plugins_.registry.make_model("llama", {{"path", file_}, {"slots", "1"}, {"context", "256"}}, *device_);
+  auto made = plugins_.registry.make_model(
+      "llama", {{"path", file_}, {"slots", "1"}, {"threads", "1"}, {"context", "256"}}, *device_);
   ASSERT_TRUE(made.ok());
   const auto sampler = (*made)->make_sampler(R"({"grammar":"root ::= ((("})");
   ASSERT_FALSE(sampler.ok());
