@@ -33,8 +33,12 @@ inline constexpr uint32_t kMaxFolderEntries = 1u << 20;
 // Transfers
 inline constexpr uint32_t kReadDepth = 8;  // blocks in flight from disk during a restore
 inline constexpr uint32_t kWriteDepth = 8;
+inline constexpr uint32_t kParkDepth = 12;  // disk mode: blocks between a slot and the disk
 inline constexpr uint64_t kWriterDeadlineNs =
     2'000'000'000;  // foreground reads hold a write job back no longer than this
+inline constexpr uint64_t kQuietNs = 1'000'000'000;  // nothing runs for so long: idle
+inline constexpr uint64_t kUnwrittenDeadlineNs =
+    60'000'000'000;  // with the idle policy, what waited so long is written although something runs
 inline constexpr int kWriterNice = 10;
 inline constexpr uint32_t kMaxOpsInFlight = 64;  // of one IoQueue
 
@@ -52,6 +56,8 @@ inline constexpr uint32_t kMaxPostedJobs =
     2;  // handed to the writer at once; the rest can be cancelled at will
 inline constexpr uint64_t kFileOverheadBytes =
     16 * kKiB;  // file system metadata a job may add (st_blocks), per file
+
+inline constexpr uint64_t kMinCompactionBytes = kMiB;  // a file is not written anew for less
 
 // Engine
 inline constexpr uint32_t kMaxSlots = 256;

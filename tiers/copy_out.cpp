@@ -1,6 +1,6 @@
 #include "tiers/copy_out.hpp"
 
-#include <cstring>
+#include "tiers/part_copy.hpp"
 
 namespace strata {
 
@@ -35,22 +35,10 @@ CopyOut::State CopyOut::fail(Error error) {
 }
 
 Status CopyOut::queue_next() {
-  const PartRef& part = items_[next_].part;
-  const std::span<std::byte> to = items_[next_].to->bytes();
+  const Item& item = items_[next_];
   // Whole pages are written to disk: what lies behind the payload is defined.
-  if (part->is_block()) {
-    part->bytes = model_.block_bytes(part->stage, part->count);
-    std::memset(to.data() + part->bytes, 0, to.size() - part->bytes);
-    STRATA_TRY(
-        model_.export_block(slot_, part->stage, part->first, part->count, to.first(part->bytes), stream_));
-  } else if (model_.info().checkpoint_bytes[part->stage] == 0) {
-    std::memset(to.data(), 0, to.size());
-    part->bytes = kEmptyCheckpointBytes;
-  } else {
-    std::memset(to.data(), 0, to.size());
-    STRATA_ASSIGN(part->bytes, model_.export_checkpoint(slot_, part->stage, to, stream_));
-  }
-  bytes_ += part->bytes;
+  STRATA_TRY(queue_copy_out(model_, slot_, *item.part, item.to->bytes(), stream_));
+  bytes_ += item.part->bytes;
   return {};
 }
 

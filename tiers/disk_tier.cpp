@@ -15,32 +15,7 @@ namespace {
 constexpr uint64_t kExpireEveryNs = 1'000'000'000;
 constexpr uint64_t kUnknownUser = 0;  // of a file: no entry has this key, nothing of the file is given back
 
-// What of an image is written: an old checkpoint of which a stage's only copy was on disk and is gone is left
-// out, with all its stages, and the conversation goes on without it.
-std::vector<PartRef> parts_to_publish(const Image& image, uint32_t stages) {
-  std::map<uint32_t, uint32_t> at_hand;  // position → stages
-  for (const PartRef& part : image.parts) {
-    if (!part->is_block() && (part->ram || part->disk)) ++at_hand[part->first];
-  }
-  std::vector<PartRef> parts;
-  for (const PartRef& part : image.parts) {
-    if (part->is_block() || at_hand[part->first] == stages) parts.push_back(part);
-  }
-  return parts;
-}
-
-uint64_t extent_bytes(const Part& part) { return align_up(part.bytes, limits::kAlignment); }
-
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(limits::kMiB); }
-
-// Upper bound of the index file of an image.
-uint64_t index_bytes_bound(const Image& image, const Identity& identity) {
-  uint64_t bytes = 2 * limits::kAlignment + image.tokens.size() * sizeof(Token) + image.label.size();
-  bytes += (image.tokens.size() / limits::kPrefixChunkTokens + 1) * 8 + image.media.size() * 16;
-  bytes += image.parts.size() * 80;  // the part, a file and a resume position at most
-  for (const IdentityField& field : identity.fields) bytes += field.name.size() + field.value.size() + 16;
-  return align_up(bytes, limits::kAlignment);
-}
 
 // What a request learns about a conversation that was not taken in.
 ReadReason read_reason(SkipReason refused) {
@@ -55,18 +30,6 @@ ReadReason read_reason(SkipReason refused) {
       return ReadReason::io_error;
     default:
       return ReadReason::corrupt;
-  }
-}
-
-SkipReason skip_reason(const Status& status) {
-  if (status.ok()) return SkipReason::io_error;
-  switch (status.error().code) {
-    case ErrorCode::exhausted:
-      return SkipReason::no_space;
-    case ErrorCode::cancelled:
-      return SkipReason::cancelled;
-    default:
-      return SkipReason::io_error;
   }
 }
 
@@ -136,6 +99,7 @@ Status DiskTier::take_in() {
   rules.identity = options_.identity;
   rules.persist = options_.persist;
   rules.remove_foreign = options_.remove_foreign;
+  rules.remove_all = options_.empty_at_start;
   rules.budget_bytes = options_.budget_bytes;
   rules.ttl_ns = options_.ttl_ns;
   rules.now_wall_ns = ports_.clock.wall_ns();
@@ -158,7 +122,7 @@ Status DiskTier::take_in() {
   for (const Refused& refused : intake_.refused) {
     if (refused.token_count > 0) listener_.refused_at_intake(refused, read_reason(refused.reason));
   }
-  publish_gauges();
+  publish_gauges(true);
   return {};
 }
 
@@ -212,13 +176,22 @@ uint64_t DiskTier::charged_bytes() const {
 uint64_t DiskTier::queue_bytes() const {
   uint64_t sum = 0;
   for (const Pending& spill : pending_) sum += payload_bytes(spill.image->parts);
-  for (const auto& [job, posted] : posted_) sum += payload_bytes(posted.spill.image->parts);
+  each_laid_out([&](const Posted& posted) { sum += payload_bytes(posted.spill.image->parts); });
   return sum;
 }
 
+void DiskTier::each_laid_out(const std::function<void(const Posted&)>& visit) const {
+  for (const auto& [job, posted] : posted_) visit(posted);
+  // A stream's parts are known while it is laid out and not posted.
+  for (const auto& [key, stream] : streams_) {
+    if (!stream.posted.parts.empty()) visit(stream.posted);
+  }
+}
+
 bool DiskTier::being_written(ConversationId id) const {
-  return std::any_of(posted_.begin(), posted_.end(),
-                     [&](const auto& posted) { return posted.second.head.id == id; });
+  bool found = false;
+  each_laid_out([&](const Posted& posted) { found |= posted.spill.image->id == id; });
+  return found;
 }
 
 bool DiskTier::stored(const PartRef& part) const {
@@ -237,24 +210,28 @@ SpillState DiskTier::spill_state(const Image& image) const {
       return SpillState::pending;
   }
   for (const auto& [job, posted] : posted_) {
-    if (posted.head.id == image.id && posted.head.generation >= image.generation) return SpillState::writing;
+    if (posted.spill.image->id == image.id && posted.spill.image->generation >= image.generation)
+      return SpillState::writing;
   }
   auto at = by_id_.find(image.id);
   if (at == by_id_.end()) return SpillState::none;
   return entries_.at(at->second).head.generation >= image.generation ? SpillState::clean : SpillState::none;
 }
 
+bool DiskTier::refuse_too_large(Pending& spill) {
+  uint64_t whole = index_bytes_bound(*spill.image, options_.identity) + limits::kFileOverheadBytes;
+  for (const PartRef& part : spill.image->parts) whole += extent_bytes(*part);
+  if (whole + kept_bytes_ <= options_.budget_bytes) return false;
+  drop_pending(spill, SkipReason::too_large,
+               fmt::format("needs {:.1f} MiB, budget {:.1f} MiB", mib(whole), mib(options_.budget_bytes)));
+  return true;
+}
+
 bool DiskTier::spill(const ImageRef& image) {
   const uint64_t payload = payload_bytes(image->parts);
   Pending spill;
   spill.image = image;
-  uint64_t whole = index_bytes_bound(*image, options_.identity) + limits::kFileOverheadBytes;
-  for (const PartRef& part : image->parts) whole += extent_bytes(*part);
-  if (whole + kept_bytes_ > options_.budget_bytes) {
-    drop_pending(spill, SkipReason::too_large,
-                 fmt::format("needs {:.1f} MiB, budget {:.1f} MiB", mib(whole), mib(options_.budget_bytes)));
-    return false;
-  }
+  if (refuse_too_large(spill)) return false;
   for (auto older = pending_.begin(); older != pending_.end(); ++older) {
     if (older->image->id != image->id) continue;
     let_go(*older);
@@ -279,7 +256,7 @@ bool DiskTier::cancel_spill(const Image& image) {
     return true;
   }
   for (const auto& [job, posted] : posted_) {
-    if (posted.head.id == image.id && posted.head.generation == image.generation)
+    if (posted.spill.image->id == image.id && posted.spill.image->generation == image.generation)
       return ports_.writer.cancel(job);
   }
   return false;
@@ -287,22 +264,47 @@ bool DiskTier::cancel_spill(const Image& image) {
 
 // --- writing
 
-bool DiskTier::step() {
-  for (WriteResult& result : ports_.writer.collect()) {
-    if (auto posted = posted_.find(result.id); posted != posted_.end()) {
-      Posted done = std::move(posted->second);
-      posted_.erase(posted);
-      finish_publish(done, result);
-    } else if (auto releasing = releasing_.find(result.id); releasing != releasing_.end()) {
-      const Releasing done = std::move(releasing->second);
-      releasing_.erase(releasing);
-      finish_release(done, result);
-    }
+SkipReason DiskTier::skip_reason(const Status& status) {
+  if (status.ok()) return SkipReason::io_error;
+  switch (status.error().code) {
+    case ErrorCode::exhausted:
+      return SkipReason::no_space;
+    case ErrorCode::cancelled:
+      return SkipReason::cancelled;
+    default:
+      return SkipReason::io_error;
   }
+}
+
+bool DiskTier::step() {
+  std::vector<WriteResult> results = ports_.writer.collect();
+  for (WriteResult& result : results) take_result(result);
+  settle_streams();
   expire();
+  open_streams();
   post_pending();
-  publish_gauges();
+  compact();
+  publish_gauges(!results.empty());
   return !settled();
+}
+
+void DiskTier::take_result(WriteResult& result) {
+  if (auto posted = posted_.find(result.id); posted != posted_.end()) {
+    Posted done = std::move(posted->second);
+    posted_.erase(posted);
+    finish_publish(done, result);
+    return;
+  }
+  if (auto releasing = releasing_.find(result.id); releasing != releasing_.end()) {
+    const Releasing done = std::move(releasing->second);
+    releasing_.erase(releasing);
+    finish_release(done, result);
+    return;
+  }
+  if (compacting_ && compacting_->job == result.id) return finish_compaction(result);
+  for (auto& [key, stream] : streams_) {
+    if (stream.jobs.erase(result.id) > 0) return finish_extents(stream, result);
+  }
 }
 
 void DiskTier::post_pending() {
@@ -337,12 +339,12 @@ bool DiskTier::waits_for_others(const Pending& spill) const {
     const Entry& entry = entries_.at(older->second);
     if (entry.pins > 0 || entry.loading) return true;
   }
-  if (being_written(spill.image->id)) return true;
+  if (being_written(spill.image->id) || touches_compaction(*spill.image)) return true;
   // A part is written once: who shares it waits for where it will be.
   std::unordered_set<const Part*> writing;
-  for (const auto& [job, posted] : posted_) {
+  each_laid_out([&](const Posted& posted) {
     for (const PartRef& part : posted.written) writing.insert(part.get());
-  }
+  });
   return std::any_of(spill.image->parts.begin(), spill.image->parts.end(),
                      [&](const PartRef& part) { return writing.contains(part.get()); });
 }
@@ -412,111 +414,79 @@ DiskTier::Room DiskTier::room_for(const Pending& spill, uint64_t bytes, SkipReas
 DiskTier::Entry* DiskTier::oldest_victim(const Pending& spill) {
   Entry* oldest = nullptr;
   for (auto& [key, entry] : entries_) {
-    if (entry.pins > 0 || entry.held_by_user || entry.loading) continue;
-    if (entry.head.id == spill.image->id || being_written(entry.head.id)) continue;
+    if (entry.held_by_user || entry.head.id == spill.image->id || !may_remove(entry)) continue;
     if (oldest == nullptr || entry.last_used_ns < oldest->last_used_ns) oldest = &entry;
   }
   return oldest;
 }
 
-void DiskTier::begin_file(const Image& image) {
-  File& file = files_[image.id];
-  if (file.incarnation != 0) return;
-  file.map = ExtentMap();
-  file.incarnation = next_incarnation_++;
+PublicationRules DiskTier::publication_rules() const {
+  return {!options_.persist, options_.identity, options_.stage_count, options_.tokens_per_block};
 }
 
-void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
+// Reserves the bytes and the places of what is not stored.
+DiskTier::Posted DiskTier::lay_out(Pending spill, uint64_t reserved_bytes) {
   const Image& image = *spill.image;
-  begin_file(image);
-  File& own = files_.at(image.id);
+  File& own = files_[image.id];
+  if (own.incarnation == 0) own.incarnation = next_incarnation_++;
   own.users.insert(spill.key);
   Posted posted;
-  posted.job = next_job_++;
   posted.reserved_bytes = reserved_bytes;
-  PublishJob work;
-  work.id = image.id;
-  const std::vector<PartRef> parts = parts_to_publish(image, options_.stage_count);
-  for (const PartRef& part : parts) {
+  posted.parts = parts_to_publish(image, options_.stage_count);
+  for (const PartRef& part : posted.parts) {
     if (stored(part)) continue;
-    STRATA_CHECK(part->ram != nullptr);  // waiting images stay in RAM
     posted.written.push_back(part);
     posted.extents.push_back(Extent{image.id, own.map.allocate(extent_bytes(*part)), part->bytes, {}});
   }
-  work.create_file = !own.exists && !posted.written.empty();
-  std::vector<size_t> written_at;
-  work.manifest = make_manifest(image, parts, posted, written_at);
-  for (size_t i = 0; i < posted.written.size(); ++i) {
-    work.writes.push_back(
-        PartWrite{posted.written[i]->ram, posted.written[i]->bytes, posted.extents[i].offset, written_at[i]});
-  }
-  work.file_length = own.map.end_bytes();
-  work.header.flags = options_.persist ? 0u : static_cast<uint32_t>(kSessionEphemeral);
-  work.header.stage_count = options_.stage_count;
-  work.header.id = image.id;
-  work.header.created_ns = image.created_ns;
-  work.header.model_identity = options_.identity.model;
-  work.header.configuration_identity = options_.identity.configuration;
-  work.header.tokens_per_block = options_.tokens_per_block;
-  posted.head = work.manifest.head;
   posted.spill = std::move(spill);
   reserved_bytes_ += reserved_bytes;
-  auto job = std::make_shared<WriteJob>();
-  job->id = posted.job;
-  job->folder = options_.folder;
-  job->work = std::move(work);
-  posted_.emplace(posted.job, std::move(posted));
-  ports_.writer.post(std::move(job));
+  return posted;
 }
 
-Manifest DiskTier::make_manifest(const Image& image, const std::vector<PartRef>& parts, const Posted& posted,
-                                 std::vector<size_t>& written_at) const {
-  Manifest manifest;
-  ManifestHead& head = manifest.head;
-  head.flags = options_.persist ? 0u : static_cast<uint32_t>(kManifestEphemeral);
-  head.id = image.id;
-  head.generation = image.generation;
-  head.model_identity = options_.identity.model;
-  head.configuration_identity = options_.identity.configuration;
-  head.identity_fields = options_.identity.fields;
-  head.created_ns = image.created_ns;
-  head.last_used_ns = image.last_used_ns;
-  head.salt = image.salt;
-  head.label = image.label;
-  head.tokens_per_block = options_.tokens_per_block;
-  head.stage_count = options_.stage_count;
-  head.token_count = image.length();
-  head.media_count = static_cast<uint32_t>(image.media.size());
-  head.prefix_chain = prefix_chain(image.span(), image.salt);
-  head.resume_positions = resume_positions(parts);
+// The publication of what was laid out, still without anything to write.
+PublishJob DiskTier::publish_job(Posted& posted) {
+  const Image& image = *posted.spill.image;
   const File& own = files_.at(image.id);
-  const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
-  // The file may end before the map does: what a cancelled job was to write there never came.
-  head.files.push_back({image.id, has_file ? limits::kSessionHeaderBytes : 0});
-  manifest.tokens = image.tokens;
-  manifest.media = image.media;
-  size_t next_written = 0;
-  for (const PartRef& part : parts) {
-    Extent extent;
-    if (next_written < posted.written.size() && posted.written[next_written] == part) {
-      written_at.push_back(manifest.parts.size());
-      extent = posted.extents[next_written++];
-    } else {
-      extent = *part->disk;
-    }
-    auto file = std::find_if(head.files.begin(), head.files.end(),
-                             [&](const ManifestFile& known) { return known.id == extent.file; });
-    if (file == head.files.end()) file = head.files.insert(head.files.end(), ManifestFile{extent.file, 0});
-    file->needed_length =
-        std::max(file->needed_length, extent.offset + align_up(extent.length, limits::kAlignment));
-    const bool live = !part->is_block() && part->first == head.token_count;
-    manifest.parts.push_back(ManifestPart{live ? PartKind::live : part->kind, part->stage,
-                                          static_cast<uint16_t>(file - head.files.begin()), part->first,
-                                          part->count, extent.offset, extent.length, extent.digest});
-    head.payload_bytes += part->bytes;
-    ++(part->is_block() ? head.block_count : head.checkpoint_count);
+  std::unordered_map<const Part*, Extent> written;
+  for (size_t i = 0; i < posted.written.size(); ++i) {
+    written[posted.written[i].get()] = posted.extents[i];
   }
-  return manifest;
+  const bool has_file = own.exists || !posted.written.empty();  // everything may be inherited
+  PublishJob work;
+  work.id = image.id;
+  work.create_file = !own.exists && !posted.written.empty();
+  work.file_length = own.map.end_bytes();
+  work.header = session_header_of(image, publication_rules());
+  // The file may end before the map does: what a cancelled job was to write there never came.
+  work.manifest = manifest_of(image, posted.parts, written, has_file ? limits::kSessionHeaderBytes : 0,
+                              publication_rules());
+  posted.head = work.manifest.head;
+  return work;
+}
+
+JobId DiskTier::hand_over(WriteWork work) {
+  auto job = std::make_shared<WriteJob>();
+  job->id = next_job_++;
+  job->folder = options_.folder;
+  job->work = std::move(work);
+  const JobId id = job->id;
+  ports_.writer.post(std::move(job));
+  return id;
+}
+
+void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
+  Posted posted = lay_out(std::move(spill), reserved_bytes);
+  PublishJob work = publish_job(posted);
+  size_t next = 0;
+  for (size_t i = 0; i < posted.parts.size() && next < posted.written.size(); ++i) {
+    const PartRef& part = posted.parts[i];
+    if (part != posted.written[next]) continue;
+    STRATA_CHECK(part->ram != nullptr);  // waiting images stay in RAM
+    const PartPlace place{work.id, part->stage, part->first, part->kind};
+    work.writes.push_back(PartWrite{part->ram, place, part->bytes, posted.extents[next++].offset, i});
+  }
+  const JobId job = hand_over(std::move(work));
+  posted_.emplace(job, std::move(posted));
 }
 
 void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& detail) {
@@ -545,7 +515,7 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   own.exists = own.exists || !posted.written.empty();
   for (size_t i = 0; i < posted.written.size(); ++i) {
     Extent extent = posted.extents[i];
-    extent.digest = result.digests.at(i);
+    if (posted.stream == 0) extent.digest = result.digests.at(i);
     posted.written[i]->disk = extent;
     own.extents[extent.offset] =
         KnownExtent{align_up(extent.length, limits::kAlignment), 1, posted.written[i]};
@@ -553,17 +523,20 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   const uint64_t payload = payload_bytes(posted.spill.image->parts);
   ++published_count_;
   done_bytes_ += payload;
-  ports_.metrics.add("strata_disk_written_bytes_total", {}, static_cast<double>(result.written_bytes));
+  const uint64_t bytes = posted.ahead_bytes + result.written_bytes;
+  const uint64_t streamed_ns = ports_.clock.monotonic_ns() - posted.started_ns;
+  const double ms = static_cast<double>(posted.stream != 0 ? streamed_ns : result.duration_ns) / 1e6;
+  ports_.metrics.add("strata_disk_written_bytes_total", {}, static_cast<double>(bytes));
   ports_.metrics.add("strata_disk_image_bytes_total", {}, static_cast<double>(payload));
-  const double ms = static_cast<double>(result.duration_ns) / 1e6;
   ports_.metrics.observe_seconds("strata_spill_seconds", {}, ms / 1e3);
   ports_.log.write(
       LogLevel::info,
       fmt::format("strata: conversation disk: wrote {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s); "
                   "image={:.1f} MiB",
-                  posted.head.token_count, mib(result.written_bytes), ms,
-                  ms > 0 ? static_cast<double>(result.written_bytes) / ms / 1e3 : 0.0, mib(payload)));
+                  posted.head.token_count, mib(bytes), ms,
+                  ms > 0 ? static_cast<double>(bytes) / ms / 1e3 : 0.0, mib(payload)));
   replace_entry(posted, result);
+  if (posted.stream != 0) streams_.at(posted.stream).status.state = StreamState::published;
 }
 
 void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
@@ -593,26 +566,38 @@ void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
 }
 
 void DiskTier::publish_failed(Posted& posted, const WriteResult& result) {
-  File& own = files_.at(posted.head.id);
   kept_bytes_ += result.index_allocated_bytes;  // of a temporary index that could not be removed
-  Freed freed;
-  for (const Extent& extent : posted.extents) {
-    freed[posted.head.id].push_back({extent.offset, align_up(extent.length, limits::kAlignment)});
+  take_back(posted);
+  const bool cancelled = !result.status.ok() && result.status.error().code == ErrorCode::cancelled;
+  const SkipReason why = cancelled ? SkipReason::cancelled : skip_reason(result.status);
+  if (posted.stream != 0) {
+    StreamStatus& status = streams_.at(posted.stream).status;
+    status.state = StreamState::failed;
+    status.why = why;
   }
-  own.users.erase(posted.spill.key);
-  if (!own.exists) {
-    freed.erase(posted.head.id);  // the writer removed the new file again
-    files_.erase(posted.head.id);
-  }
-  let_go(posted.spill);
-  post_release(posted.head.id, false, 0, std::move(freed));
-  if (!result.status.ok() && result.status.error().code == ErrorCode::cancelled) {
+  if (cancelled) {
     ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
     return;
   }
-  drop_pending(posted.spill, skip_reason(result.status),
-               result.status.ok() ? "" : result.status.error().message);
+  drop_pending(posted.spill, why, result.status.ok() ? "" : result.status.error().message);
   listener_.spill_dropped(*posted.spill.image);
+}
+
+// Undoes lay_out.
+void DiskTier::take_back(Posted& posted) {
+  const ConversationId id = posted.spill.image->id;
+  File& own = files_.at(id);
+  Freed freed;
+  for (const Extent& extent : posted.extents) {
+    freed[id].push_back({extent.offset, align_up(extent.length, limits::kAlignment)});
+  }
+  own.users.erase(posted.spill.key);
+  if (!own.exists) {
+    freed.erase(id);  // the writer removed the new file again
+    files_.erase(id);
+  }
+  let_go(posted.spill);
+  post_release(id, false, 0, std::move(freed));
 }
 
 void DiskTier::apply_sizes(const WriteResult& result) {
@@ -628,10 +613,10 @@ void DiskTier::charge_unknown_sizes(const Posted& posted, const WriteResult& res
   const bool cancelled = !result.status.ok() && result.status.error().code == ErrorCode::cancelled;
   if (cancelled || posted.written.empty()) return;
   const auto size = std::find_if(result.files.begin(), result.files.end(),
-                                 [&](const auto& known) { return known.file == posted.head.id; });
+                                 [&](const auto& known) { return known.file == posted.spill.image->id; });
   const uint64_t at_most =
       posted.reserved_bytes - std::min(posted.reserved_bytes, result.index_allocated_bytes);
-  File& own = files_.at(posted.head.id);
+  File& own = files_.at(posted.spill.image->id);
   if (own.exists || result.published) {
     if (size == result.files.end()) own.allocated_bytes += at_most;
   } else {  // a new file that should be gone again
@@ -645,10 +630,11 @@ bool DiskTier::fully_known(const File& file) const {
   return std::all_of(file.users.begin(), file.users.end(), [&](uint64_t key) {
     auto entry = entries_.find(key);
     if (entry != entries_.end()) return entry->second.image != nullptr;
-    const auto is_key = [&](const Pending& spill) { return spill.key == key; };
-    return std::any_of(pending_.begin(), pending_.end(), is_key) ||
-           std::any_of(posted_.begin(), posted_.end(),
-                       [&](const auto& posted) { return is_key(posted.second.spill); });
+    bool waiting =
+        std::any_of(pending_.begin(), pending_.end(), [&](const Pending& spill) { return spill.key == key; });
+    for (const auto& [stream_key, stream] : streams_) waiting |= stream.posted.spill.key == key;
+    each_laid_out([&](const Posted& posted) { waiting |= posted.spill.key == key; });
+    return waiting;
   });
 }
 
@@ -700,12 +686,8 @@ void DiskTier::post_release(ConversationId id, bool remove_index, uint64_t index
     }
   }
   if (!remove_index && work.files.empty()) return;
-  auto job = std::make_shared<WriteJob>();
-  job->id = next_job_++;
-  job->folder = options_.folder;
-  job->work = std::move(work);
-  releasing_.emplace(job->id, std::move(releasing));
-  ports_.writer.post(std::move(job));
+  const JobId job = hand_over(std::move(work));
+  releasing_.emplace(job, std::move(releasing));
 }
 
 void DiskTier::finish_release(const Releasing& releasing, const WriteResult& result) {
@@ -745,13 +727,14 @@ void DiskTier::remove(uint64_t key, ReadReason why) {
 }
 
 void DiskTier::remove_all() {
+  for (auto& [key, stream] : streams_) stream.aborted = true;
   while (!pending_.empty()) {
     let_go(pending_.back());
     pending_.pop_back();
   }
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
-    if (!being_written(entry.head.id)) keys.push_back(key);
+    if (!being_written(entry.head.id) && !being_compacted(key)) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::none);
 }
@@ -768,12 +751,7 @@ void DiskTier::quarantine(uint64_t key, ReadReason why, const std::string& detai
                                                 index_file_name(entry.head.id), label(why), detail));
   listener_.gone(entry, why);
   if (!damaged) return;  // a read that failed today may work tomorrow
-  auto job = std::make_shared<WriteJob>();
-  job->id = next_job_++;
-  job->folder = options_.folder;
-  job->work = QuarantineJob{entry.head.id};
-  releasing_.emplace(job->id, Releasing{});
-  ports_.writer.post(std::move(job));
+  releasing_.emplace(hand_over(QuarantineJob{entry.head.id}), Releasing{});
 }
 
 void DiskTier::expire() {
@@ -784,13 +762,18 @@ void DiskTier::expire() {
   const uint64_t wall = ports_.clock.wall_ns();
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
-    if (entry.pins > 0 || entry.held_by_user || entry.loading || being_written(entry.head.id)) continue;
+    if (entry.held_by_user || !may_remove(entry)) continue;
     if (entry.last_used_ns + options_.ttl_ns < wall) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::expired);
 }
 
-void DiskTier::publish_gauges() {
+// Bytes change only with a result or with how many things there are.
+void DiskTier::publish_gauges(bool changed) {
+  std::vector<size_t> now{entries_.size(), pending_.size(), posted_.size(), releasing_.size(),
+                          streams_.size()};
+  if (!changed && now == shown_) return;
+  shown_ = std::move(now);
   ports_.metrics.set("strata_tier_bytes", "tier=\"disk\"", static_cast<double>(charged_bytes()));
   ports_.metrics.set("strata_tier_conversations", "tier=\"disk\"", static_cast<double>(entries_.size()));
   ports_.metrics.set("strata_disk_queue_bytes", {}, static_cast<double>(queue_bytes()));

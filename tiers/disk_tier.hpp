@@ -5,6 +5,9 @@
 // conversation waits here, not in the writer's queue, until there is room, so that it can be cancelled at no
 // cost.
 //
+// Two ways lead to a publication: spill() takes an image whose parts are in RAM (DISK-1); a stream takes the
+// parts one after the other through a few buffers (disk mode, DM-1).
+//
 // Extents are counted by the conversations that refer to them; one whose count falls to zero is given back by
 // a release job. After a restart only heads are known: a file's extents are then given back one by one only
 // when the bodies of all conversations that use the file were read, and the file itself when nobody refers to
@@ -17,6 +20,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -35,6 +39,7 @@
 #include "tiers/disk_writer.hpp"
 #include "tiers/extent_map.hpp"
 #include "tiers/intake.hpp"
+#include "tiers/publication.hpp"
 #include "tiers/ram_tier.hpp"
 
 namespace strata {
@@ -47,6 +52,7 @@ class DiskTier final : public SpillTarget {
     uint64_t min_free_bytes = 0;
     uint64_t ttl_ns = 0;
     bool persist = false;
+    bool empty_at_start = false;
     bool remove_foreign = true;
     Identity identity;
     uint32_t stage_count = 1;
@@ -75,6 +81,7 @@ class DiskTier final : public SpillTarget {
   // goes.
   struct Listener {
     std::function<uint64_t()> next_key;
+    std::function<ConversationId()> new_id;  // nobody's
     std::function<void(const Entry&)> appeared;
     std::function<void(const Entry&, ReadReason)> gone;                 // none: superseded or forgotten
     std::function<void(const Refused&, ReadReason)> refused_at_intake;  // those whose tokens' chain is known
@@ -90,6 +97,29 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] SpillState spill_state(const Image& image) const override;
   bool spill(const ImageRef& image) override;
   bool cancel_spill(const Image& image) override;
+
+  // --- streams (disk mode): publications whose parts arrive one after the other, in the order of `parts`
+  enum class StreamState : uint8_t {
+    waiting,     // for space
+    open,        // takes parts
+    publishing,  // has them all
+    published,
+    failed,  // why; nothing of it is left
+  };
+  struct StreamStatus {
+    StreamState state = StreamState::failed;
+    SkipReason why = SkipReason::io_error;
+    std::vector<PartRef> parts;  // from open on: those that are not stored yet
+  };
+  using StreamKey = uint64_t;
+  // The image's parts need no RAM copy. Failed at once when it is larger than the budget (DM-2).
+  StreamKey begin_stream(const ImageRef& image);
+  [[nodiscard]] const StreamStatus& stream(StreamKey key) const;
+  // The next parts' bytes, while open. The buffers come back by themselves when they are written.
+  void write(StreamKey key, std::vector<HostBufferRef> buffers);
+  void publish(StreamKey key);       // after the last part
+  void abort_stream(StreamKey key);  // ends in failed (cancelled), or published if it is too late
+  void end_stream(StreamKey key);    // forgets a published or failed one
 
   // Takes results in, hands jobs over, lets old conversations expire. True when jobs are under way or
   // waiting.
@@ -114,7 +144,13 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] uint64_t charged_bytes() const;
   [[nodiscard]] uint64_t queue_bytes() const;  // of images waiting or being written
   [[nodiscard]] size_t queue_jobs() const { return pending_.size() + posted_.size(); }
-  [[nodiscard]] bool settled() const { return pending_.empty() && posted_.empty() && releasing_.empty(); }
+  [[nodiscard]] bool settled() const {
+    return pending_.empty() && posted_.empty() && releasing_.empty() && !streaming() && !compacting_;
+  }
+  // Nothing on its way refers to it.
+  [[nodiscard]] bool may_remove(const Entry& entry) const {
+    return entry.pins == 0 && !entry.loading && !being_written(entry.head.id) && !being_compacted(entry.key);
+  }
   [[nodiscard]] const IntakeReport& intake() const { return intake_; }
   [[nodiscard]] uint64_t published_count() const { return published_count_; }
   [[nodiscard]] uint64_t done_bytes() const {
@@ -143,11 +179,23 @@ class DiskTier final : public SpillTarget {
   };
   struct Posted {
     Pending spill;
-    JobId job = 0;
     uint64_t reserved_bytes = 0;
-    std::vector<PartRef> written;  // in the order of PublishJob::writes
+    std::vector<PartRef> parts;    // of the publication
+    std::vector<PartRef> written;  // those of them that are written, in order
     std::vector<Extent> extents;   // where they go
-    ManifestHead head;
+    ManifestHead head;             // when the publication is posted
+    StreamKey stream = 0;          // of a stream that was published
+    uint64_t started_ns = 0;       // of a stream: when its first part came
+    uint64_t ahead_bytes = 0;      // of a stream: written before the publication
+  };
+  struct Stream {
+    StreamStatus status;
+    Posted posted;
+    std::set<JobId> jobs;  // extents on their way
+    size_t handed = 0;     // of posted.written
+    size_t written = 0;
+    bool aborted = false;
+    Status failure;
   };
   struct Releasing {
     struct Punched {
@@ -175,16 +223,52 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] uint64_t needed_bytes(const Pending& spill) const;
   [[nodiscard]] bool stored(const PartRef& part) const;
   void post(Pending spill, uint64_t reserved_bytes);
-  Manifest make_manifest(const Image& image, const std::vector<PartRef>& parts, const Posted& posted,
-                         std::vector<size_t>& written_at) const;
-  void begin_file(const Image& image);
+  Posted lay_out(Pending spill, uint64_t reserved_bytes);
+  PublishJob publish_job(Posted& posted);
+  JobId hand_over(WriteWork work);
+  [[nodiscard]] PublicationRules publication_rules() const;
+  void take_result(WriteResult& result);
+  bool refuse_too_large(Pending& spill);
+  static SkipReason skip_reason(const Status& status);
   void drop_pending(Pending& spill, SkipReason why, const std::string& detail);
   void finish_publish(Posted& posted, WriteResult& result);
   void charge_unknown_sizes(const Posted& posted, const WriteResult& result);
   void publish_failed(Posted& posted, const WriteResult& result);
+  void take_back(Posted& posted);
   void replace_entry(Posted& posted, const WriteResult& result);
   [[nodiscard]] bool being_written(ConversationId id) const;
   [[nodiscard]] bool waits_for_others(const Pending& spill) const;
+  // Publications that are laid out: posted, or open streams.
+  void each_laid_out(const std::function<void(const Posted&)>& visit) const;
+
+  // --- streams
+  [[nodiscard]] bool streaming() const;
+  void open_streams();
+  void finish_extents(Stream& stream, const WriteResult& result);
+  void settle_streams();
+  void post_stream(Stream& stream);
+  void stream_failed(Stream& stream);
+
+  // --- compaction
+  struct Compacting {
+    JobId job = 0;
+    ConversationId from, to;
+    std::vector<uint64_t> keys;  // of the entries whose indexes are published anew, in the job's order
+    std::vector<ManifestHead> heads;
+    std::vector<PartRef> parts;   // that move, in the order of the job's moves
+    std::vector<Extent> extents;  // where to
+    uint64_t reserved_bytes = 0;
+  };
+  void compact();
+  [[nodiscard]] bool worth_compacting(const File& file) const;
+  [[nodiscard]] bool may_compact(const File& file) const;
+  void start_compaction(ConversationId id, const File& file);
+  CompactJob compact_job(Compacting& work, const File& file);
+  CompactJob::Index compacted_index(const Compacting& work, const Entry& entry);
+  void finish_compaction(const WriteResult& result);
+  void move_parts(const Compacting& work, const WriteResult& result);
+  [[nodiscard]] bool being_compacted(uint64_t key) const;
+  [[nodiscard]] bool touches_compaction(const Image& image) const;
 
   // --- giving space back
   Entry* oldest_victim(const Pending& spill);
@@ -196,7 +280,7 @@ class DiskTier final : public SpillTarget {
   Entry take_entry(uint64_t key);
   void apply_sizes(const WriteResult& result);
   void expire();
-  void publish_gauges();
+  void publish_gauges(bool changed);
 
   // --- reading bodies
   struct BodyRead;
@@ -214,12 +298,16 @@ class DiskTier final : public SpillTarget {
   std::deque<Pending> pending_;
   std::map<JobId, Posted> posted_;
   std::map<JobId, Releasing> releasing_;
+  std::map<StreamKey, Stream> streams_;
+  std::optional<Compacting> compacting_;
+  uint64_t last_compaction_look_ns_ = 0;
   IntakeReport intake_;
   uint64_t kept_bytes_ = 0;
   uint64_t reserved_bytes_ = 0;
   uint64_t next_job_ = 1;
   uint64_t next_incarnation_ = 1;
   uint64_t last_expire_ns_ = 0;
+  std::vector<size_t> shown_;  // what the gauges were set for
   uint64_t published_count_ = 0;
   uint64_t done_bytes_ = 0;
 };

@@ -159,12 +159,19 @@ class TransferRun {
   Status status_;
 };
 
-Digest digest_of(const PublishJob& work, const PartWrite& write) {
-  STRATA_CHECK(write.manifest_index < work.manifest.parts.size());
-  const ManifestPart& part = work.manifest.parts[write.manifest_index];
-  STRATA_CHECK(part.offset == write.offset && part.length == write.bytes);
-  return digest_part({work.id, part.stage, part.first, part.kind},
-                     std::as_const(write.source)->bytes().first(write.bytes));
+Digest digest_of(const PartWrite& write) {
+  return digest_part(write.place, std::as_const(write.source)->bytes().first(write.bytes));
+}
+
+// The manifest says of every part written what was written.
+void check_places(const PublishJob& work) {
+  for (const PartWrite& write : work.writes) {
+    STRATA_CHECK(write.manifest_index < work.manifest.parts.size());
+    const ManifestPart& part = work.manifest.parts[write.manifest_index];
+    STRATA_CHECK(part.offset == write.offset && part.length == write.bytes);
+    STRATA_CHECK(part.stage == write.place.stage && part.first == write.place.first &&
+                 write.place.file == work.id);
+  }
 }
 
 }  // namespace
@@ -184,8 +191,12 @@ WriteResult DiskWriter::run(const WriteJobRef& job) {
   result.job = job;
   if (const auto* publication = std::get_if<PublishJob>(&job->work)) {
     result.status = publish(*job, *publication, result);
+  } else if (const auto* extents = std::get_if<ExtentsJob>(&job->work)) {
+    result.status = write_ahead(*job, *extents, result);
   } else if (const auto* removal = std::get_if<ReleaseJob>(&job->work)) {
     result.status = release(*job, *removal, result);
+  } else if (const auto* compaction = std::get_if<CompactJob>(&job->work)) {
+    result.status = compact(*job, *compaction, result);
   } else {
     result.status = quarantine(*job, std::get<QuarantineJob>(job->work), result);
   }
@@ -197,8 +208,14 @@ WriteResult DiskWriter::run(const WriteJobRef& job) {
 
 Status DiskWriter::publish(const WriteJob& job, const PublishJob& work, WriteResult& result) {
   STRATA_CHECK(!work.create_file || !work.writes.empty());
+  check_places(work);
   const std::string path = session_path(job.folder, work.id);
-  Status status = work.writes.empty() ? Status() : write_session_file(path, work, result);
+  Status status;
+  if (!work.writes.empty()) {
+    status = write_session_file(path, work, Sync::now, result);
+  } else if (work.written_ahead) {
+    status = sync_session_file(job, work);
+  }
   const bool created = status.ok() && work.create_file;
   // The index must not outlive the name of the file it refers to, in whatever order names reach the disk.
   if (created) status = sync_folder(job.folder);
@@ -211,41 +228,64 @@ Status DiskWriter::publish(const WriteJob& job, const PublishJob& work, WriteRes
   }
   if (created && !status.ok() && !result.published) (void)remove_if_there(path);
   if (!result.published) result.digests.clear();
-  if (!work.writes.empty()) report_size(job.folder, work.id, result);
+  if (!work.writes.empty() || work.written_ahead) report_size(job.folder, work.id, result);
   return status;
 }
 
-Status DiskWriter::write_session_file(const std::string& path, const PublishJob& work, WriteResult& result) {
-  const auto handle =
+Status DiskWriter::write_ahead(const WriteJob& job, const ExtentsJob& work, WriteResult& result) {
+  STRATA_CHECK(!work.writes.empty());
+  Status status =
+      write_session_file(session_path(job.folder, work.id), work, Sync::with_the_publication, result);
+  if (!status.ok()) result.digests.clear();
+  report_size(job.folder, work.id, result);
+  return status;
+}
+
+// What jobs before this one wrote, and the name of the file if they created it.
+Status DiskWriter::sync_session_file(const WriteJob& job, const PublishJob& work) {
+  STRATA_ASSIGN(const OpenedFile opened,
+                open_for_writing(session_path(job.folder, work.id), OpenMode::read_write));
+  const OpenFile file(files_, opened.handle);
+  STRATA_TRY(in_context(files_.sync_data(file.get()), "session file"));
+  return sync_folder(job.folder);
+}
+
+Status DiskWriter::write_session_file(const std::string& path, const ExtentsJob& work, Sync sync,
+                                      WriteResult& result) {
+  const auto opened =
       open_for_writing(path, work.create_file ? OpenMode::create_exclusive : OpenMode::read_write);
-  if (!handle.ok()) return handle.error();
+  if (!opened.ok()) return opened.error();
+  // A write-back that fails later is told to those who have the file open then: buffered bytes go out now.
+  const bool sync_now = sync == Sync::now || opened->caching == Caching::buffered;
   Status status;
   {
-    const OpenFile file(files_, *handle);
+    const OpenFile file(files_, opened->handle);
     if (work.create_file) {
       alignas(limits::kAlignment) const SessionHeaderBytes header = encode_session_header(work.header);
       status = in_context(files_.write_at(file.get(), header, 0), "session header");
       if (status.ok()) result.written_bytes += header.size();
     }
     if (status.ok()) status = write_parts(file.get(), work, result);
-    if (status.ok()) status = in_context(files_.sync_data(file.get()), "session file");
+    if (status.ok() && sync_now) status = in_context(files_.sync_data(file.get()), "session file");
   }
   if (!status.ok() && work.create_file) (void)remove_if_there(path);
   return status;
 }
 
 // Direct where the file system can. A creation that was refused may have left an empty file of ours behind.
-Result<FileHandle> DiskWriter::open_for_writing(const std::string& path, OpenMode mode) {
+Result<DiskWriter::OpenedFile> DiskWriter::open_for_writing(const std::string& path, OpenMode mode) {
   auto handle = files_.open(path, mode, Caching::direct);
-  if (handle.ok() || handle.error().code != ErrorCode::unsupported) return handle;
+  if (handle.ok()) return OpenedFile{*handle, Caching::direct};
+  if (handle.error().code != ErrorCode::unsupported) return handle.error();
   if (mode == OpenMode::create_exclusive) {
     const auto left = files_.info(path);
     if (left.ok() && left->regular && left->size_bytes == 0) STRATA_TRY(remove_if_there(path));
   }
-  return files_.open(path, mode, Caching::buffered);
+  STRATA_ASSIGN(const FileHandle buffered, files_.open(path, mode, Caching::buffered));
+  return OpenedFile{buffered, Caching::buffered};
 }
 
-Status DiskWriter::write_parts(FileHandle file, const PublishJob& work, WriteResult& result) {
+Status DiskWriter::write_parts(FileHandle file, const ExtentsJob& work, WriteResult& result) {
   for (const Range& range : written_ranges(work.writes)) {
     const Status allocated = files_.allocate(file, range.offset, range.length);
     if (!allocated.ok() && allocated.error().code != ErrorCode::unsupported) {
@@ -259,7 +299,7 @@ Status DiskWriter::write_parts(FileHandle file, const PublishJob& work, WriteRes
   while (run.busy() || run.to_submit() || (run.status().ok() && result.digests.size() < work.writes.size())) {
     run.submit();
     const bool digest = run.status().ok() && result.digests.size() < work.writes.size();
-    if (digest) result.digests.push_back(digest_of(work, work.writes[result.digests.size()]));
+    if (digest) result.digests.push_back(digest_of(work.writes[result.digests.size()]));
     run.collect(digest);
   }
   result.written_bytes += run.written_bytes();

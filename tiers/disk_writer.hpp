@@ -1,4 +1,4 @@
-// DiskWriter: carries out write, free and remove jobs of the disk tier in the order that keeps the crash
+// DiskWriter: carries out the write, free and remove jobs of the disk tier in the order that keeps the crash
 // promise (B-6): extents → fdatasync (→ directory sync for a new file) → idx.tmp → fdatasync → rename →
 // directory sync → published; removal: unlink index → directory sync → punch extents or unlink the file. A
 // failed sync is final: the conversation is dropped, never retried.
@@ -30,19 +30,26 @@ using JobId = uint64_t;
 // the payload and the next multiple of kAlignment before sharing it. The writer writes them as they are.
 struct PartWrite {
   HostBufferRef source;       // payload at its beginning
+  PartPlace place;            // what its digest is bound to; of the own file
   uint64_t bytes = 0;         // payload
   uint64_t offset = 0;        // in the own file, aligned
-  size_t manifest_index = 0;  // whose digest the writer fills in
+  size_t manifest_index = 0;  // of a publication: whose digest the writer fills in
 };
 
-// Publish one generation of one conversation.
-struct PublishJob {
+// Write extents of one conversation ahead of its publication (disk mode: the state passes through a few
+// buffers). Nothing refers to them yet: what a crash leaves is an interrupted write.
+struct ExtentsJob {
   ConversationId id;
   bool create_file = false;  // the .sess does not exist yet (only with parts to write)
   SessionHeader header;
-  uint64_t file_length = 0;  // of the own file after the job
   std::vector<PartWrite> writes;
-  Manifest manifest;  // complete but for the digests of `writes`
+};
+
+// Publish one generation of one conversation.
+struct PublishJob : ExtentsJob {
+  uint64_t file_length = 0;    // of the own file after the job
+  bool written_ahead = false;  // extents of the manifest were written by ExtentsJobs: synced before the index
+  Manifest manifest;           // complete but for the digests of `writes`
 };
 
 struct FreedExtent {
@@ -67,19 +74,42 @@ struct QuarantineJob {
   ConversationId id;
 };
 
+// Copy what is in use of a session file into a new one, and publish every conversation that refers to it
+// anew: extents → fdatasync → directory sync → one index after the other. Both files stay whole: the caller
+// releases the old one when nobody refers to it any more.
+struct CompactJob {
+  struct Move {
+    PartPlace from, to;  // of the same part: in the old file, in the new one
+    uint64_t bytes = 0;
+    uint64_t from_offset = 0, to_offset = 0;
+    Digest digest;  // in the old file; what does not match it ends the job
+  };
+  struct Index {
+    Manifest manifest;                             // complete but for the digests of what moves
+    std::vector<std::pair<size_t, size_t>> moved;  // part of the manifest, and which move that is
+  };
+  SessionHeader header;  // of the new file; its id names it
+  ConversationId from;
+  std::vector<Move> moves;
+  std::vector<Index> indexes;
+};
+
+using WriteWork = std::variant<PublishJob, ExtentsJob, ReleaseJob, QuarantineJob, CompactJob>;
+
 struct WriteJob {
   JobId id = 0;
   std::string folder;
-  std::variant<PublishJob, ReleaseJob, QuarantineJob> work;
+  WriteWork work;
 };
 using WriteJobRef = std::shared_ptr<const WriteJob>;
 
 struct WriteResult {
   JobId id = 0;
-  WriteJobRef job;              // brings the buffer references back
-  Status status;                // cancelled: never started
-  bool published = false;       // also true when only the directory sync after the rename failed
-  std::vector<Digest> digests;  // one per PublishJob::writes; empty unless published
+  WriteJobRef job;                    // brings the buffer references back
+  Status status;                      // cancelled: never started
+  bool published = false;             // also true when only the directory sync after the rename failed
+  std::vector<Digest> digests;        // one per write or move; empty unless published, or written ahead
+  std::vector<uint64_t> index_bytes;  // of a compaction: allocated, of the indexes published, in order
   // Of the index published, of the .bad file after a quarantine, or of a temporary index left behind.
   uint64_t index_allocated_bytes = 0;
   uint64_t written_bytes = 0;  // extents with their padding, header and index
@@ -128,16 +158,27 @@ class DiskWriter {
   WriteResult run(const WriteJobRef& job);
 
  private:
+  struct OpenedFile {
+    FileHandle handle;
+    Caching caching = Caching::direct;
+  };
+  enum class Sync : uint8_t { now, with_the_publication };
   Status publish(const WriteJob& job, const PublishJob& work, WriteResult& result);
-  Status write_session_file(const std::string& path, const PublishJob& work, WriteResult& result);
-  Status write_parts(FileHandle file, const PublishJob& work, WriteResult& result);
+  Status write_ahead(const WriteJob& job, const ExtentsJob& work, WriteResult& result);
+  Status write_session_file(const std::string& path, const ExtentsJob& work, Sync sync, WriteResult& result);
+  Status sync_session_file(const WriteJob& job, const PublishJob& work);
+  Status write_parts(FileHandle file, const ExtentsJob& work, WriteResult& result);
   Status write_index(const WriteJob& job, Manifest manifest, WriteResult& result);
   Status write_temporary_index(const std::string& path, const Manifest& manifest, WriteResult& result);
   Status publish_index(const std::string& temporary, const std::string& path, WriteResult& result);
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
   Status release_file(const std::string& path, const ReleaseJob::FileRelease& file);
   Status quarantine(const WriteJob& job, const QuarantineJob& work, WriteResult& result);
-  Result<FileHandle> open_for_writing(const std::string& path, OpenMode mode);
+  Status compact(const WriteJob& job, const CompactJob& work, WriteResult& result);
+  Status copy_extents(const std::string& folder, const CompactJob& work, WriteResult& result);
+  Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move);
+  Status publish_compacted(const WriteJob& job, const CompactJob& work, WriteResult& result);
+  Result<OpenedFile> open_for_writing(const std::string& path, OpenMode mode);
   Status remove_if_there(const std::string& path);
   Status sync_folder(const std::string& folder);
   void report_size(const std::string& folder, ConversationId file, WriteResult& result);

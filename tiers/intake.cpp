@@ -194,6 +194,7 @@ class Intake {
 
   void judge(Index& index) {
     if (!index.head) return;  // refused already
+    if (rules_.remove_all) return refuse(index, {SkipReason::expired, "the folder is emptied at start"});
     const bool ephemeral = (index.head->flags & kManifestEphemeral) != 0;
     if (ephemeral) return refuse(index, {SkipReason::orphan, "left by a run without persistence"});
     if (!rules_.persist) {
@@ -235,10 +236,11 @@ class Intake {
   void refuse(Index& index, Refusal refusal) {
     const bool readable = refusal.reason != SkipReason::io_error;
     const bool ephemeral = refusal.reason == SkipReason::orphan;
-    const bool remove =
-        ephemeral || (readable && rules_.persist && (rules_.remove_foreign || !is_foreign(refusal.reason)));
+    const bool unwanted = rules_.persist && (rules_.remove_foreign || !is_foreign(refusal.reason));
+    const bool remove = ephemeral || (readable && (unwanted || rules_.remove_all));
     index.fate = remove ? Fate::removed : Fate::kept;
-    if (!rules_.persist && !ephemeral) return;  // another run's business: kept, not refused
+    if (!rules_.persist && !ephemeral && !rules_.remove_all)
+      return;  // another run's business: kept, not refused
     index.refusal = report_.refused.size();
     Refused refused{index.name, refusal.reason, std::move(refusal.detail)};
     if (index.head && !ephemeral) {
@@ -378,7 +380,7 @@ class Intake {
     const auto header = decode_session_header(header_bytes);
     if (header.ok() && (header->flags & kSessionSelfContained) != 0) return true;
     if (header.ok() && (header->flags & kSessionEphemeral) != 0) return false;
-    return unknown_references_ || !rules_.persist;
+    return unknown_references_ || (!rules_.persist && !rules_.remove_all);
   }
 
   [[nodiscard]] std::optional<std::vector<std::byte>> first_bytes(const std::string& name, size_t count) {

@@ -26,6 +26,7 @@ struct IntakeRules {
   // is ours and only old (expired, budget) or worthless (ephemeral, interrupted, orphan) is removed in either
   // case.
   bool remove_foreign = true;
+  bool remove_all = false;    // everything is older than allowed (--conversation-cache-days 0)
   uint64_t budget_bytes = 0;  // physical bytes, of everything of ours in the folder
   uint64_t ttl_ns = 0;        // since the last use; 0: no limit
   uint64_t now_wall_ns = 0;

@@ -1,6 +1,6 @@
 // Parking: a slot's conversation becomes an image in the RAM tier by copying only what is not there yet
-// (B-1); the same machinery takes checkpoints while a prompt is read (RAM-6), and empties the slots at
-// shutdown (DISK-7).
+// (B-1), or is streamed straight to the disk (DM-1); the same machinery takes checkpoints while a prompt is
+// read (RAM-6).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ double mib(uint64_t bytes) { return static_cast<double>(bytes) / static_cast<dou
 
 bool Stack::parks() const {
   const bool state_can_park = !model_.needs_checkpoints || options_.checkpoints_max > 0;
-  return ram_->on() && state_can_park && !shutdown_parked_;
+  return (ram_->on() || options_.disk_mode) && state_can_park && !shutdown_parked_;
 }
 
 bool Stack::held_by_user(ConversationId id) const {
@@ -45,12 +45,17 @@ ImageRef Stack::image_of(const Slot& from, uint32_t tokens) {
   return image;
 }
 
+// A part whose bytes need not come from the slot.
+bool Stack::at_hand(const Part& part) const {
+  return part.ram != nullptr || (options_.disk_mode && part.disk.has_value());
+}
+
 // The image's parts: what the slot inherits and still has unchanged, and new ones for the rest. `fresh` are
 // those that need their bytes copied. False when the state at `tokens` cannot be had (a fork point without a
 // checkpoint).
 bool Stack::collect_parts(const Slot& from, uint32_t tokens, Image& image, std::vector<PartRef>& fresh) {
   const auto add = [&](PartRef part) {
-    if (!part->ram) fresh.push_back(part);
+    if (!at_hand(*part)) fresh.push_back(part);
     (void)insert_part(image.parts, std::move(part));
   };
   const uint32_t step = model_.tokens_per_block;
@@ -71,7 +76,7 @@ bool Stack::collect_parts(const Slot& from, uint32_t tokens, Image& image, std::
   if (!model_.needs_checkpoints && model_.state_in_blocks) return true;
   for (PartRef& part : kept_checkpoints(from, tokens)) (void)insert_part(image.parts, std::move(part));
   for (StageId stage = 0; stage < model_.stages; ++stage) {
-    if (const PartRef known = find_checkpoint(image.parts, stage, tokens); known && known->ram) continue;
+    if (const PartRef known = find_checkpoint(image.parts, stage, tokens); known && at_hand(*known)) continue;
     if (tokens != from.length()) return false;
     auto live = std::make_shared<Part>();
     live->kind = PartKind::checkpoint;
@@ -103,7 +108,7 @@ std::optional<SkipReason> Stack::allocate_parts(const std::vector<PartRef>& fres
                                                 std::vector<CopyOut::Item>& items) {
   uint64_t needed = 0;
   for (const PartRef& part : fresh) needed += PinnedPool::class_bytes(part->bytes);
-  if (auto refused = ram_->make_room(needed)) return refused;
+  if (auto refused = room_for(needed)) return refused;
   for (const PartRef& part : fresh) {
     auto buffer = ram_->allocate(part->bytes);
     if (!buffer.ok()) {
@@ -120,7 +125,7 @@ CopyOut::Ports Stack::copy_ports() { return {ports_.model, ports_.device, unsett
 std::unique_ptr<Stack::Parking> Stack::start_parking(Slot& from, uint32_t tokens, SkipReason& why) {
   why = SkipReason::off;
   if (!parks()) {
-    if (ram_->on()) why = SkipReason::no_state;
+    if (ram_->on() || options_.disk_mode) why = SkipReason::no_state;
     return nullptr;
   }
   auto parking = std::make_unique<Parking>();
@@ -130,49 +135,105 @@ std::unique_ptr<Stack::Parking> Stack::start_parking(Slot& from, uint32_t tokens
   parking->image = image_of(from, tokens);
   why = SkipReason::no_state;
   if (!collect_parts(from, tokens, *parking->image, parking->fresh)) return nullptr;
-  uint64_t whole_bytes = 0;
-  for (const PartRef& part : parking->image->parts) whole_bytes += PinnedPool::class_bytes(part->bytes);
-  if (whole_bytes > options_.ram_budget_bytes) {
-    remember(*parking->image, ReadReason::too_large);
-    why = SkipReason::too_large;
-    return nullptr;
-  }
   ++from.copies_out;                                                   // nothing decodes here meanwhile
   for (const PartRef& part : parking->image->parts) ram_->hold(part);  // what it shares with others stays
-  std::vector<CopyOut::Item> items;
-  if (auto refused = allocate_parts(parking->fresh, items)) {
-    --from.copies_out;
-    for (const PartRef& part : parking->image->parts) ram_->release(part);
-    remember(*parking->image, ReadReason::evicted);
-    why = *refused;
-    return nullptr;
-  }
-  parking->copy = std::make_unique<CopyOut>(copy_ports(), from.id, std::move(items));
-  return parking;
+  if (options_.disk_mode ? start_stream(*parking, why) : start_copy(*parking, why)) return parking;
+  --from.copies_out;
+  for (const PartRef& part : parking->image->parts) ram_->release(part);
+  remember(*parking->image, why == SkipReason::too_large ? ReadReason::too_large : ReadReason::evicted);
+  return nullptr;
 }
 
-CopyOut::State Stack::step_parking(Parking& parking) {
-  const CopyOut::State state = parking.copy->step();
-  if (state == CopyOut::State::running) return state;
+bool Stack::start_copy(Parking& parking, SkipReason& why) {
+  uint64_t whole_bytes = 0;
+  for (const PartRef& part : parking.image->parts) whole_bytes += PinnedPool::class_bytes(part->bytes);
+  if (whole_bytes > options_.ram_budget_bytes) {
+    why = SkipReason::too_large;
+    return false;
+  }
+  std::vector<CopyOut::Item> items;
+  if (auto refused = allocate_parts(parking.fresh, items)) {
+    why = *refused;
+    return false;
+  }
+  parking.copy = std::make_unique<CopyOut>(copy_ports(), parking.slot, std::move(items));
+  return true;
+}
+
+bool Stack::start_stream(Parking& parking, SkipReason& why) {
+  uint64_t new_bytes = 0;
+  for (const PartRef& part : parking.fresh) new_bytes += PinnedPool::class_bytes(part->bytes);
+  const uint64_t kept = ram_pool_->allocated_bytes() - ram_pool_->in_use_bytes();
+  const uint64_t window = std::min(window_bytes_, new_bytes);
+  const auto missing = ram_->short_of_floor(window - std::min(window, kept));
+  if (!missing.ok() || *missing > 0) {
+    why = missing.ok() ? SkipReason::min_free_ram : SkipReason::memory_unknown;
+    return false;
+  }
+  const StreamOut::Ports ports{ports_.model, ports_.device, unsettled_, out_stream_, *ram_pool_, *disk_};
+  parking.stream = std::make_unique<StreamOut>(ports, parking.slot, parking.image);
+  if (parking.stream->step() != StreamOut::State::failed) return true;
+  why = parking.stream->why();
+  parking.stream.reset();
+  return false;
+}
+
+std::optional<SkipReason> Stack::room_for(uint64_t bytes) {
+  return options_.disk_mode ? working_room(bytes) : ram_->make_room(bytes);
+}
+
+// Disk mode: for checkpoints that wait for their slot to be parked, beside the buffers that parks pass
+// through.
+std::optional<SkipReason> Stack::working_room(uint64_t bytes) {
+  const uint64_t held = ram_pool_->in_use_bytes();
+  if (held + bytes > ram_pool_->budget_bytes() - window_bytes_) return SkipReason::budget;
+  const uint64_t kept = ram_pool_->allocated_bytes() - held;
+  const auto missing = ram_->short_of_floor(bytes - std::min(bytes, kept));
+  if (!missing.ok()) return SkipReason::memory_unknown;
+  if (*missing > 0) return SkipReason::min_free_ram;
+  return std::nullopt;
+}
+
+bool Stack::step_parking(Parking& parking) {
+  bool done = false;
+  if (parking.copy) {
+    const CopyOut::State state = parking.copy->step();
+    if (state == CopyOut::State::running) return true;
+    done = state == CopyOut::State::done;
+  } else {
+    const StreamOut::State state = parking.stream->step();
+    if (state == StreamOut::State::running) return true;
+    done = state == StreamOut::State::done;
+  }
   --slot(parking.slot).copies_out;
-  if (state == CopyOut::State::done)
+  if (done)
     parked(parking);
   else
     park_failed(parking);
   for (const PartRef& part : parking.image->parts) ram_->release(part);
-  return state;
+  return false;
 }
 
 void Stack::parked(Parking& parking) {
   Slot& from = slot(parking.slot);
   const ImageRef& image = parking.image;
-  const uint64_t key = next_key_++;
-  const size_t before = ram_->size();
-  ram_->admit(key, image);
-  index_.insert(key, prefix_chain(image->span(), image->salt), image->length());
+  size_t evictions = 0;
+  if (!options_.disk_mode) {
+    const uint64_t key = next_key_++;
+    const size_t before = ram_->size();
+    ram_->admit(key, image);
+    index_.insert(key, prefix_chain(image->span(), image->salt), image->length());
+    evictions = before + 1 > ram_->size() ? before + 1 - ram_->size() : 0;
+    if (!spill_due_ns_) spill_due_ns_ = from.unwritten_since_ns;
+  } else {
+    for (const PartRef& part : image->parts) {  // its copy that counts is on the disk
+      if (part->disk) part->ram.reset();
+    }
+  }
   if (parking.whole) {
     from.conversation = image->id;
     from.generation = image->generation;
+    from.unwritten = false;
     inherit(from, image->parts);
   } else {
     std::vector<PartRef> merged = from.parts;
@@ -183,22 +244,39 @@ void Stack::parked(Parking& parking) {
     }
     inherit(from, std::move(merged));
   }
-  ram_->note_parked_bytes(parking.copy->bytes());
+  ram_->note_parked_bytes(parking.new_bytes());
+  log_parked(parking, evictions);
+}
+
+void Stack::log_parked(const Parking& parking, size_t evictions) {
   const double ms = static_cast<double>(ports_.clock.monotonic_ns() - parking.started_ns) / 1e6;
+  const uint64_t bytes = parking.new_bytes();
   Metrics& metrics = ports_.metrics;
   metrics.add("strata_parks_total");
-  metrics.add("strata_parked_bytes_total", {}, static_cast<double>(parking.copy->bytes()));
-  metrics.add("strata_parked_image_bytes_total", {}, static_cast<double>(payload_bytes(image->parts)));
+  metrics.add("strata_parked_bytes_total", {}, static_cast<double>(bytes));
+  metrics.add("strata_parked_image_bytes_total", {},
+              static_cast<double>(payload_bytes(parking.image->parts)));
   metrics.observe_seconds("strata_park_seconds", {}, ms / 1e3);
+  const size_t images = options_.disk_mode ? disk_->entries().size() : ram_->size();
+  const uint64_t held = options_.disk_mode ? disk_->charged_bytes() : ram_->in_use_bytes();
   ports_.log.write(
       LogLevel::info,
       fmt::format("strata: conversation cache: parked {} tokens in {:.1f} ms; new_bytes={} parked={} "
                   "bytes={} evictions={}",
-                  image->length(), ms, parking.copy->bytes(), ram_->size(), ram_->in_use_bytes(),
-                  before + 1 > ram_->size() ? before + 1 - ram_->size() : 0));
+                  parking.image->length(), ms, bytes, images, held, evictions));
 }
 
 void Stack::park_failed(Parking& parking) {
+  if (parking.stream) {
+    const SkipReason why = parking.stream->why();
+    parking.stream.reset();
+    if (why == SkipReason::cancelled) return;  // the slot goes on
+    const bool full = why != SkipReason::io_error && why != SkipReason::too_large;
+    remember(*parking.image, full                           ? ReadReason::evicted
+                             : why == SkipReason::too_large ? ReadReason::too_large
+                                                            : ReadReason::io_error);
+    return skip_parking(slot(parking.slot), why, 0);
+  }
   const std::string message = parking.copy->error().message;
   parking.copy.reset();
   remember(*parking.image, ReadReason::io_error);
@@ -220,7 +298,8 @@ void Stack::skip_parking(const Slot& from, SkipReason why, uint64_t needed) {
   ports_.log.write(
       LogLevel::warning,
       fmt::format("strata: conversation cache: skip parking ({}; need {:.1f} MiB, have {:.1f} MiB)",
-                  label(why), mib(needed), mib(options_.ram_budget_bytes)));
+                  label(why), mib(needed),
+                  mib(options_.disk_mode ? options_.disk_budget_bytes : options_.ram_budget_bytes)));
 }
 
 // --- what a slot inherits
@@ -295,69 +374,6 @@ void Stack::prune_checkpoints(Slot& from) {
     if (part->is_block() || std::binary_search(keep.begin(), keep.end(), part->first)) kept.push_back(part);
   }
   if (kept.size() != from.parts.size()) inherit(from, std::move(kept));
-}
-
-// --- shutdown
-
-void Stack::begin_shutdown() {
-  if (shutting_down_) return;
-  shutting_down_ = true;
-  if (disk_ && options_.disk_persist) ram_->keep_unwritten();
-  if (disk_) {
-    shutdown_base_bytes_ = disk_->done_bytes();
-    shutdown_base_count_ = disk_->published_count();
-  }
-}
-
-void Stack::step_shutdown() {
-  if (!disk_ || !active_.empty()) return;
-  if (!options_.disk_persist) {
-    disk_->remove_all();
-    return;
-  }
-  if (!shutdown_parked_ && !park_idle_slots()) return;
-  shutdown_parked_ = true;
-  ram_->spill_all();
-}
-
-// True when every slot was parked, or cannot be.
-bool Stack::park_idle_slots() {
-  if (shutdown_parking_) {
-    if (step_parking(*shutdown_parking_) == CopyOut::State::running) return false;
-    shutdown_parking_.reset();
-  }
-  for (Slot& from : slots_) {
-    if (from.empty() || from.one_shot || stored_state(from) || shutdown_tried_.contains(from.id)) continue;
-    SkipReason why = SkipReason::off;
-    shutdown_parking_ = start_parking(from, from.length(), why);
-    if (shutdown_parking_) {
-      shutdown_tried_.insert(from.id);
-      return false;
-    }
-    // What is parked already makes room by being written; then this one is tried again.
-    ram_->spill_all();
-    const bool room_may_come = why == SkipReason::budget || why == SkipReason::min_free_ram;
-    if (room_may_come && !disk_->settled()) return false;
-    skip_parking(from, why, 0);
-    shutdown_tried_.insert(from.id);
-  }
-  return true;
-}
-
-DrainProgress Stack::drain_progress() const {
-  DrainProgress progress;
-  if (!shutting_down_) return progress;
-  if (!disk_) {
-    progress.finished = active_.empty();
-    return progress;
-  }
-  progress.done_bytes = disk_->done_bytes() - shutdown_base_bytes_;
-  progress.total_bytes = progress.done_bytes + disk_->queue_bytes();
-  progress.conversations = static_cast<uint32_t>(disk_->published_count() - shutdown_base_count_);
-  const bool parked = !options_.disk_persist || shutdown_parked_;
-  const bool removed = options_.disk_persist || disk_->entries().empty();
-  progress.finished = active_.empty() && parked && removed && disk_->settled();
-  return progress;
 }
 
 }  // namespace strata

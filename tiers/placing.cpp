@@ -85,8 +85,12 @@ Planner::View Stack::view() const {
 }
 
 void Stack::plan(Active& active) {
-  if (active.placement.slot == kNoSlot && least_used_idle(slots_) == nullptr) return;
-  if (active.request.slot && active.placement.slot == kNoSlot && !slot(*active.request.slot).idle()) return;
+  if (active.placement.slot == kNoSlot) {
+    const bool none_idle =
+        active.request.slot ? !slot(*active.request.slot).idle() : least_used_idle(slots_) == nullptr;
+    if (none_idle && background_) let_background_go(background_->slot);
+    if (none_idle) return;
+  }
   Planner::Request request;
   request.prompt = {active.request.tokens, active.request.media};
   request.salt = active.request.salt;
@@ -108,9 +112,28 @@ void Stack::plan(Active& active) {
     active.step = Step::loading_body;
     return;
   }
+  if (waits_for_parking(active)) return;
   if (active.plan.cause.reason == ReadReason::cheaper_to_read) ++cheaper_in_a_row_;
   if (!active.cause_fixed) active.cause = active.plan.cause;
   follow_plan(active);
+}
+
+// What is being parked right now is nowhere to be had, and will be in a moment.
+bool Stack::waits_for_parking(const Active& active) {
+  const TokenSpan prompt{active.request.tokens, active.request.media};
+  const auto worth_it = [&](const Parking* parking) {
+    if (parking == nullptr || parking == active.parking.get()) return false;
+    if (!active.request.use_cache || parking->image->salt != active.request.salt) return false;
+    const uint32_t shared = common_prefix(parking->image->span(), prompt);
+    const bool forks_it = active.plan.source == Plan::Source::slot && active.plan.slot == parking->slot;
+    return shared >= limits::kMinReuseTokens && (shared > active.plan.usable_tokens || forks_it);
+  };
+  if (worth_it(background_.get())) {
+    let_background_go(background_->slot);
+    return true;
+  }
+  return std::any_of(active_.begin(), active_.end(),
+                     [&](const Active& other) { return worth_it(other.parking.get()); });
 }
 
 // The slot a plan is carried out in; null when it must wait for one.
@@ -211,7 +234,7 @@ void Stack::park_donor(Active& active, Slot& donor, uint32_t tokens) {
 }
 
 void Stack::donor_parked(Active& active) {
-  if (step_parking(*active.parking) == CopyOut::State::running) return;
+  if (step_parking(*active.parking)) return;
   active.parking.reset();
   active.step = Step::planning;
 }
@@ -242,7 +265,7 @@ void Stack::park_outgoing(Active& active) {
 // The outgoing conversation is parked, or cannot be: the slot takes the incoming one.
 void Stack::fill_slot(Active& active) {
   if (active.parking) {
-    if (step_parking(*active.parking) == CopyOut::State::running) return;
+    if (step_parking(*active.parking)) return;
     active.parking.reset();
   }
   Slot& target = slot(active.placement.slot);
@@ -276,6 +299,7 @@ void Stack::continue_in_place(Active& active, Slot& target) {
       target.created_ns = ports_.clock.wall_ns();
     }
     target.tokens.resize(tokens);
+    mark_unwritten(target);
     std::erase_if(target.media, [&](const MediaMark& mark) { return mark.start >= tokens; });
     drop_parts_behind(target, tokens);
   }
@@ -304,11 +328,39 @@ void Stack::start_restore(Active& active, Slot& target) {
   for (const PartRef& part : request.parts) ram_->hold(part);
   active.held = request.parts;
   request.keep_into = keep_buffers(request.parts, active.request.keep);
+  if (auto refused = no_memory_for(request)) return do_without_restore(active, target, *refused);
   Restore::Ports ports{ports_.model, ports_.device, ports_.clock,        in_stream_,
                        ports_.files, reader_.get(), staging_pool_.get(), &unsettled_};
   active.restore = std::make_unique<Restore>(ports, std::move(request));
   active.restore_started_ns = ports_.clock.monotonic_ns();
   active.step = Step::restoring;
+}
+
+// RAM-1 holds for reading back, too: the buffers it passes through come from above the floor.
+std::optional<SkipReason> Stack::no_memory_for(const Restore::Request& request) {
+  uint64_t streamed = 0;
+  for (size_t i = 0; i < request.parts.size(); ++i) {
+    const bool kept = i < request.keep_into.size() && request.keep_into[i];
+    if (!request.parts[i]->ram && !kept) streamed += PinnedPool::class_bytes(request.parts[i]->bytes);
+  }
+  if (streamed == 0) return std::nullopt;
+  const uint64_t needed = std::min(streamed, staging_pool_->budget_bytes());
+  const auto missing = ram_->short_of_floor(needed - std::min(needed, staging_pool_->allocated_bytes()));
+  if (!missing.ok()) return SkipReason::memory_unknown;
+  if (*missing > 0) return SkipReason::min_free_ram;
+  return std::nullopt;
+}
+
+void Stack::do_without_restore(Active& active, Slot& target, SkipReason why) {
+  ports_.metrics.add("strata_skips_total", fmt::format("tier=\"ram\",reason=\"{}\"", label(why)));
+  ports_.log.write(LogLevel::warning,
+                   fmt::format("strata: conversation cache: {} tokens are not read back ({})",
+                               active.plan.usable_tokens, label(why)));
+  end_restore(active);
+  unpin_source(active);
+  active.plan = Plan();
+  active.cause = {ReadReason::too_large, 0};
+  start_fresh(active, target);
 }
 
 // Buffers for what comes from the disk, if the RAM tier has room to keep all of it; otherwise it is streamed.

@@ -90,7 +90,6 @@ std::optional<RamTier::Victims> RamTier::choose_victims(uint64_t bytes, uint64_t
   return std::nullopt;
 }
 
-// How much of `bytes` cannot come from the system without pushing available RAM below the floor.
 Result<uint64_t> RamTier::short_of_floor(uint64_t bytes) {
   if (options_.min_free_bytes == 0) return uint64_t{0};
   STRATA_ASSIGN(const MemoryState memory, probe_.probe());

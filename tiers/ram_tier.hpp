@@ -71,6 +71,8 @@ class RamTier {
   // Makes room for `bytes` (sum of class sizes) or says why not, and then nothing was dropped.
   enum class Loss : uint8_t { allowed, forbidden };  // of images that are not on disk yet
   std::optional<SkipReason> make_room(uint64_t bytes, Loss loss = Loss::allowed);
+  // How much of `bytes` cannot come from the system without pushing available RAM below the floor.
+  Result<uint64_t> short_of_floor(uint64_t bytes);
   // At shutdown nothing unwritten may be dropped to make room: whoever needs room waits for the writer.
   void keep_unwritten() { may_lose_ = false; }
   Result<HostBufferRef> allocate(uint64_t bytes) { return pool_.allocate(bytes); }
@@ -110,7 +112,6 @@ class RamTier {
   };
   [[nodiscard]] bool droppable(const Entry& entry, bool may_lose) const;
   std::optional<Victims> choose_victims(uint64_t bytes, uint64_t reclaim, Loss loss);
-  Result<uint64_t> short_of_floor(uint64_t bytes);
   void enforce_count();
   [[nodiscard]] bool is_superseded(const Image& old, const Image& image) const;
   void supersede(const Image& image, uint64_t except_key);

@@ -26,6 +26,8 @@ struct Slot {
   std::optional<uint64_t> request;  // who has it; none: idle
   bool placing = false;             // for that request: what the slot holds goes away
   bool one_shot = false;            // its state is not worth parking
+  bool unwritten = false;           // changed since it was last parked, or since that was tried
+  uint64_t unwritten_since_ns = 0;  // monotonic
   uint64_t last_used_ns = 0;        // monotonic
   uint32_t copies_out = 0;          // transfers that read from it now
 

@@ -26,7 +26,7 @@ Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity&
 Stack::~Stack() {
   active_.clear();
   checkpoints_.clear();
-  shutdown_parking_.reset();
+  background_.reset();
   if (reader_) reader_->drain();  // nothing may read into buffers that go away
   unsettled_.wait();
   if (out_stream_.handle != nullptr) ports_.device.destroy_stream(out_stream_);
@@ -40,7 +40,10 @@ uint64_t Stack::largest_block_bytes() const {
 }
 
 Status Stack::start() {
-  if (!options_.disk_folder.empty() && options_.ram_budget_bytes == 0) {
+  if (options_.disk_mode && (options_.disk_folder.empty() || options_.ram_budget_bytes > 0)) {
+    return make_error(ErrorCode::invalid, "parking straight to the disk needs a folder, and no RAM tier");
+  }
+  if (!options_.disk_mode && !options_.disk_folder.empty() && options_.ram_budget_bytes == 0) {
     return make_error(ErrorCode::invalid,
                       "a conversation folder needs a RAM tier: set --conversation-cache-mib");
   }
@@ -51,7 +54,8 @@ Status Stack::start() {
     slot.id = static_cast<SlotId>(i);
     slots_.push_back(std::move(slot));
   }
-  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, options_.ram_budget_bytes);
+  const uint64_t pinned = options_.disk_mode ? working_bytes() : options_.ram_budget_bytes;
+  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, pinned);
   RamTier::Options ram;
   ram.budget_bytes = options_.ram_budget_bytes;
   ram.max_images = options_.ram_max_images;
@@ -71,6 +75,20 @@ Status Stack::start() {
   return {};
 }
 
+// Disk mode: of the buffers that a park passes through, and of checkpoints that wait to be parked.
+uint64_t Stack::working_bytes() {
+  uint64_t largest_checkpoint = 0;
+  uint64_t checkpoints = 0;
+  for (const uint64_t bytes : model_.checkpoint_bytes) {
+    largest_checkpoint = std::max(largest_checkpoint, PinnedPool::class_bytes(bytes));
+    checkpoints += PinnedPool::class_bytes(bytes);
+  }
+  window_bytes_ = limits::kParkDepth * PinnedPool::class_bytes(largest_block_bytes());
+  window_bytes_ = std::max(window_bytes_, largest_checkpoint);
+  const uint64_t positions = model_.needs_checkpoints ? uint64_t{options_.checkpoints_max} + 1 : 0;
+  return window_bytes_ + positions * checkpoints;
+}
+
 Status Stack::open_disk(const Identity& identity) {
   STRATA_CHECK(ports_.files != nullptr && ports_.reader != nullptr && ports_.writer != nullptr);
   uint64_t staging = 0;
@@ -86,6 +104,7 @@ Status Stack::open_disk(const Identity& identity) {
   disk.min_free_bytes = options_.disk_min_free_bytes;
   disk.ttl_ns = options_.disk_ttl_ns;
   disk.persist = options_.disk_persist;
+  disk.empty_at_start = options_.disk_empty_at_start;
   disk.remove_foreign = options_.foreign == ForeignFiles::remove;
   disk.identity = identity;
   disk.stage_count = model_.stages;
@@ -100,6 +119,7 @@ Status Stack::open_disk(const Identity& identity) {
 DiskTier::Listener Stack::disk_listener() {
   DiskTier::Listener listener;
   listener.next_key = [this] { return next_key_++; };
+  listener.new_id = [this] { return new_conversation(); };
   listener.appeared = [this](const DiskTier::Entry& entry) {
     index_.insert(entry.key, entry.head.prefix_chain, entry.head.token_count);
   };
@@ -244,7 +264,9 @@ bool Stack::step() {
     busy |= !drain_progress().finished;
   } else {
     ram_->spill_ahead();
+    step_write_policy();
   }
+  busy |= background_ != nullptr;
   if (disk_) {
     const bool reading = std::any_of(active_.begin(), active_.end(), [](const Active& active) {
       return active.restore && active.restore->reads_disk();
@@ -265,6 +287,7 @@ void Stack::publish_gauges() {
 void Stack::appended(SlotId id, std::span<const Token> tokens) {
   Slot& target = slot(id);
   target.tokens.insert(target.tokens.end(), tokens.begin(), tokens.end());
+  mark_unwritten(target);
   target.last_used_ns = ports_.clock.monotonic_ns();
   bool reached = false;
   while (!target.due.empty() && target.due.front() <= target.length()) {
@@ -296,6 +319,7 @@ TierStatus Stack::status() const {
   status.ram_images = ram_->size();
   if (disk_) {
     status.disk_on = true;
+    status.disk_mode = options_.disk_mode;
     status.disk_bytes = disk_->charged_bytes();
     status.disk_budget_bytes = options_.disk_budget_bytes;
     status.disk_images = disk_->entries().size();
@@ -355,8 +379,7 @@ Status Stack::forget(ConversationId id) {
   }
   RamTier::Entry* ram = ram_->find(id);
   DiskTier::Entry* disk = disk_ ? disk_->find(id) : nullptr;
-  const bool used = (ram != nullptr && ram->pins > 0) ||
-                    (disk != nullptr && (disk->pins > 0 || disk->loading || !disk_->may_read(*disk)));
+  const bool used = (ram != nullptr && ram->pins > 0) || (disk != nullptr && !disk_->may_remove(*disk));
   if (used) return make_error(ErrorCode::unavailable, "the conversation is in use");
   bool found = ram != nullptr || disk != nullptr;
   if (ram != nullptr) {

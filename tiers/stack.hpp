@@ -1,5 +1,6 @@
-// The implementation of TierStack, over three files: stack.cpp (life, requests, slots, status), placing.cpp
-// (plan → slot → park → restore), parking.cpp (parks, checkpoints, shutdown). Private to tiers/.
+// The implementation of TierStack, over four files: stack.cpp (life, requests, slots, status), placing.cpp
+// (plan → slot → park → restore), parking.cpp (parks, checkpoints), writing_out.cpp (write policies,
+// shutdown). Private to tiers/.
 #pragma once
 
 #include <list>
@@ -19,6 +20,7 @@
 #include "tiers/ram_tier.hpp"
 #include "tiers/restore.hpp"
 #include "tiers/slot_table.hpp"
+#include "tiers/stream_out.hpp"
 #include "tiers/tier_stack.hpp"
 #include "tiers/unsettled_buffers.hpp"
 
@@ -49,14 +51,16 @@ class Stack final : public TierStack {
   DrainProgress drain_progress() const override;
 
  private:
-  // A park under way: the copy, and the image it becomes.
+  // A park under way: the copy to RAM, or to the disk in disk mode, and the image it becomes.
   struct Parking {
     SlotId slot = kNoSlot;
     ImageRef image;
     bool whole = false;          // of all the slot holds; otherwise a prefix, for a fork
     std::vector<PartRef> fresh;  // parts that get their RAM copy now
     std::unique_ptr<CopyOut> copy;
+    std::unique_ptr<StreamOut> stream;
     uint64_t started_ns = 0;
+    [[nodiscard]] uint64_t new_bytes() const { return copy ? copy->bytes() : stream->bytes(); }
   };
   struct CheckpointCopy {
     SlotId slot = kNoSlot;
@@ -96,6 +100,7 @@ class Stack final : public TierStack {
   void follow_plan(Active& active);
   void follow_slot_plan(Active& active, Slot& source, Slot& target);
   void plan_again(Active& active);
+  [[nodiscard]] bool waits_for_parking(const Active& active);
   Slot* choose_slot(const Active& active);
   void claim(Active& active, Slot& slot);
   void park_donor(Active& active, Slot& donor, uint32_t tokens);
@@ -106,6 +111,8 @@ class Stack final : public TierStack {
   [[nodiscard]] size_t open_restores() const;
   void start_restore(Active& active, Slot& slot);
   std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts, bool keep);
+  std::optional<SkipReason> no_memory_for(const Restore::Request& request);
+  void do_without_restore(Active& active, Slot& slot, SkipReason why);
   void restore_done(Active& active, Slot& slot);
   void restore_failed(Active& active, Slot& slot);
   void forget_disk_only_parts(Active& active);
@@ -129,9 +136,16 @@ class Stack final : public TierStack {
   bool collect_parts(const Slot& slot, uint32_t tokens, Image& image, std::vector<PartRef>& fresh);
   std::optional<SkipReason> allocate_parts(const std::vector<PartRef>& fresh,
                                            std::vector<CopyOut::Item>& items);
-  CopyOut::State step_parking(Parking& parking);
+  bool start_copy(Parking& parking, SkipReason& why);
+  bool start_stream(Parking& parking, SkipReason& why);
+  // False when it is over, well or not.
+  bool step_parking(Parking& parking);
   void parked(Parking& parking);
+  void log_parked(const Parking& parking, size_t evictions);
   void park_failed(Parking& parking);
+  std::optional<SkipReason> room_for(uint64_t bytes);
+  std::optional<SkipReason> working_room(uint64_t bytes);
+  [[nodiscard]] bool at_hand(const Part& part) const;
   void skip_parking(const Slot& slot, SkipReason why, uint64_t needed);
   void inherit(Slot& slot, std::vector<PartRef> parts);
   void drop_parts(Slot& slot);
@@ -140,9 +154,17 @@ class Stack final : public TierStack {
   void take_checkpoint(Slot& slot);
   void step_checkpoints();
   void prune_checkpoints(Slot& slot);
+  [[nodiscard]] bool parks() const;  // there is a tier to park to, and the model's state can be parked
+
+  // --- writing_out.cpp
+  void step_write_policy();
+  [[nodiscard]] bool policy_allows(uint64_t since_ns) const;
+  void park_in_background(Slot& slot);
+  void step_background();
+  void let_background_go(SlotId slot);
+  void mark_unwritten(Slot& slot);
   void step_shutdown();
   bool park_idle_slots();
-  [[nodiscard]] bool parks() const;  // there is a RAM tier, and the model's state can be parked
 
   // --- stack.cpp
   Active* find(RequestId id);
@@ -150,6 +172,7 @@ class Stack final : public TierStack {
   void ram_dropped(const RamTier::Entry& entry, RamTier::Drop why);
   DiskTier::Listener disk_listener();
   Status open_disk(const Identity& identity);
+  [[nodiscard]] uint64_t working_bytes();
   void remember(const Image& image, ReadReason reason);
   ConversationId new_conversation();
   void publish_gauges();
@@ -166,6 +189,7 @@ class Stack final : public TierStack {
   CostModel cost_;
   std::unique_ptr<PinnedPool> ram_pool_;
   std::unique_ptr<PinnedPool> staging_pool_;
+  uint64_t window_bytes_ = 0;  // disk mode: of the buffers that a park passes through
   UnsettledBuffers unsettled_;
   std::unique_ptr<RamTier> ram_;
   std::unique_ptr<DiskReader> reader_;
@@ -173,7 +197,9 @@ class Stack final : public TierStack {
   SlotTable slots_;
   ActiveList active_;
   std::list<CheckpointCopy> checkpoints_;
-  std::unique_ptr<Parking> shutdown_parking_;
+  std::unique_ptr<Parking> background_;   // of an idle slot: by the write policy, or at shutdown
+  std::optional<uint64_t> spill_due_ns_;  // something was parked, first then, and is not handed to the disk
+  uint64_t last_active_ns_ = 0;
   DeviceStream out_stream_, in_stream_;
   uint64_t next_key_ = 1;
   uint32_t cheaper_in_a_row_ = 0;  // plans that read although something could have been restored

@@ -39,6 +39,13 @@ class WriteQueue;  // tiers/disk_writer.hpp
 
 enum class ForeignFiles : uint8_t { remove, keep };
 
+// When a conversation is written to the disk.
+enum class WritePolicy : uint8_t {
+  evict,    // when RAM or its slot is needed for another one
+  through,  // after each answer: a crash loses at most the turn that runs
+  idle,     // when nothing runs, or when it has waited too long for that
+};
+
 struct TierOptions {
   // RAM tier; 0 bytes: off
   uint64_t ram_budget_bytes = 0;
@@ -54,6 +61,11 @@ struct TierOptions {
   uint64_t disk_min_free_bytes = 4096 * limits::kMiB;
   uint64_t disk_ttl_ns = 0;  // 0: no limit
   bool disk_persist = false;
+  bool disk_empty_at_start = false;  // everything of ours in the folder is removed, as expired
+  WritePolicy write_policy = WritePolicy::evict;
+  // Conversations are parked straight to the disk through a few buffers; needs a folder and a RAM budget of
+  // 0.
+  bool disk_mode = false;
   ForeignFiles foreign = ForeignFiles::remove;
 };
 
@@ -120,6 +132,7 @@ struct TierStatus {
   uint64_t disk_queue_jobs = 0;
   bool ram_on = false;
   bool disk_on = false;
+  bool disk_mode = false;
   std::string disk_off_reason;  // not empty: a folder was given but cannot be used
   uint64_t intake_taken = 0, intake_refused = 0;
 };

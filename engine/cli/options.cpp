@@ -18,7 +18,8 @@ namespace strata::cli {
 namespace {
 
 constexpr uint64_t kMaxMib = 1ULL << 30;  // 1 PiB
-constexpr uint64_t kMaxMinutes = 100ULL * 366 * 24 * 60;
+constexpr uint64_t kMinutesADay = 24 * 60;
+constexpr uint64_t kMaxMinutes = 100ULL * 366 * kMinutesADay;
 
 CLI::Validator between(uint64_t low, uint64_t high) {
   const auto check = [low, high](std::string& text) -> std::string {
@@ -155,6 +156,22 @@ void add_disk(CLI::App& command, DiskSettings& disk) {
               "conversations found there that this model cannot use")
       ->needs(folder);
   group.choice("--io", disk.io, {"auto", "uring", "posix"}, "how the disk is read and written");
+  group.choice("--disk-write-policy", disk.write_policy, {"evict", "through", "idle"},
+               "write when the place is needed, after each answer, or when nothing runs");
+}
+
+void add_disk_mode(CLI::App& command, DiskSettings& disk) {
+  Group group(command, "Disk mode");
+  CLI::Option* mode = group
+                          .number("--conversation-cache-disk-mib", disk.mode_mib, "MIB", 0, kMaxMib,
+                                  "park straight to the disk, without a RAM tier, in so much disk space")
+                          ->default_str("0: off");
+  group
+      .number("--conversation-cache-days", disk.mode_days, "DAYS", 0, kMaxMinutes / kMinutesADay,
+              "age at which a conversation parked there is removed; 0: emptied at start and end")
+      ->needs(mode);
+  for (const char* other : {"--conversation-disk-mib", "--conversation-disk-ttl-min"})
+    mode->excludes(command.get_option(other));
 }
 
 void add_plugins(CLI::App& command, PluginSettings& plugins) {
@@ -195,6 +212,7 @@ void add_engine_options(CLI::App& command, Settings& settings, RamDefault ram_de
   add_model(command, settings.model);
   add_ram(command, settings.ram, ram_default);
   add_disk(command, settings.disk);
+  add_disk_mode(command, settings.disk);
   add_plugins(command, settings.plugins);
   add_log(command, settings.log);
 }

@@ -11,7 +11,7 @@ namespace strata::cli {
 enum class RamDefault : uint8_t { off, quarter };
 
 void add_source_options(CLI::App& command, Settings& settings);  // where values come from
-void add_model_options(CLI::App& command, Settings& settings);  // of those, what names and makes the model
+void add_model_options(CLI::App& command, Settings& settings);   // of those, what names and makes the model
 void add_engine_options(CLI::App& command, Settings& settings, RamDefault ram_default);
 void add_http_options(CLI::App& command, Settings& settings);
 

@@ -60,7 +60,7 @@ Result<ServerOptions> server_options(const Settings& settings) {
   options.no_page = http.no_page;
   options.alias = settings.model.alias;
   options.model_path = settings.model.model;
-  options.persist = settings.disk.persist;
+  options.persist = persists(settings);
   options.engine_argv = {program, "engine"};
   for (std::string& argument : engine_arguments(settings)) options.engine_argv.push_back(std::move(argument));
   return options;
@@ -81,7 +81,7 @@ int complain(const Error& error) {
 int run_serve(Settings settings) {
   const auto log = open_log(settings.log);
   if (!log.ok()) return complain(log.error());
-  if (!settings.ram.cache_mib) choose_ram_budget(settings.ram, **log);
+  if (!settings.ram.cache_mib && !disk_mode(settings)) choose_ram_budget(settings.ram, **log);
   PosixClock clock;
   PluginRegistry registry(**log, clock);
   const auto vocabulary = open_vocabulary(registry, settings);

@@ -48,6 +48,9 @@ struct DiskSettings {
   bool persist = false;
   std::string foreign = "remove";
   std::string io = "auto";
+  std::string write_policy = "evict";
+  uint64_t mode_mib = 0;  // disk mode; 0: off
+  uint32_t mode_days = 7;
 };
 
 struct PluginSettings {
@@ -78,6 +81,11 @@ struct Settings {
 // The same settings as the engine process takes them; with --only-command-line, so that nothing else is added
 // to them.
 [[nodiscard]] std::vector<std::string> engine_arguments(const Settings& settings);
+
+// Conversations are parked straight to the disk (DM-1); the RAM tier is off then.
+[[nodiscard]] bool disk_mode(const Settings& settings);
+// Stored conversations outlive the engine.
+[[nodiscard]] bool persists(const Settings& settings);
 
 [[nodiscard]] EngineSettings engine_settings(const Settings& settings);
 

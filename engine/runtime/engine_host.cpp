@@ -66,12 +66,14 @@ uint64_t conversation_bytes(const Model& model) {
 
 std::optional<std::string> budget_warning(const TierOptions& tiers, uint64_t conversation_bytes,
                                           uint32_t context_tokens) {
-  if (tiers.ram_budget_bytes == 0 || tiers.ram_budget_bytes >= conversation_bytes) return std::nullopt;
+  const uint64_t budget = tiers.disk_mode ? tiers.disk_budget_bytes : tiers.ram_budget_bytes;
+  if (budget == 0 || budget >= conversation_bytes) return std::nullopt;
   return fmt::format(
       "strata: conversation cache: the budget of {:.1f} MiB is smaller than one conversation of {} tokens "
       "({:.1f} MiB): "
-      "long conversations will not be kept; see --conversation-cache-mib",
-      mib(tiers.ram_budget_bytes), context_tokens, mib(conversation_bytes));
+      "long conversations will not be kept; see {}",
+      mib(budget), context_tokens, mib(conversation_bytes),
+      tiers.disk_mode ? "--conversation-cache-disk-mib" : "--conversation-cache-mib");
 }
 
 // In the order of construction; taken down in reverse.
@@ -131,16 +133,21 @@ Status EngineHost::Parts::make_tiers() {
 void EngineHost::Parts::announce() const {
   const ModelInfo& info = model->info();
   const TierStatus status = tiers->status();
-  log.write(LogLevel::info, fmt::format("strata: model {}, {} slots of {} tokens, one conversation up to {:.1f} MiB",
-                                        info.name, info.slots, info.context_tokens, mib(conversation_bytes(*model))));
-  log.write(LogLevel::info, fmt::format("strata: identity: model {}, configuration {}", to_hex(identity.model),
-                                        to_hex(identity.configuration)));
   log.write(LogLevel::info,
-            status.ram_on ? fmt::format("strata: conversation cache: {:.0f} MiB", mib(status.ram_budget_bytes))
-                          : "strata: conversation cache: off (--conversation-cache-mib 0): nothing is parked");
+            fmt::format("strata: model {}, {} slots of {} tokens, one conversation up to {:.1f} MiB",
+                        info.name, info.slots, info.context_tokens, mib(conversation_bytes(*model))));
+  log.write(LogLevel::info, fmt::format("strata: identity: model {}, configuration {}",
+                                        to_hex(identity.model), to_hex(identity.configuration)));
+  if (status.disk_mode)
+    log.write(LogLevel::info, "strata: conversation cache: none in RAM; parked straight to the disk");
+  else
+    log.write(LogLevel::info,
+              status.ram_on
+                  ? fmt::format("strata: conversation cache: {:.0f} MiB", mib(status.ram_budget_bytes))
+                  : "strata: conversation cache: off (--conversation-cache-mib 0): nothing is parked");
   if (status.disk_on)
-    log.write(LogLevel::info, fmt::format("strata: conversation disk: {}, {:.0f} MiB, {}", settings.tiers.disk_folder,
-                                          mib(status.disk_budget_bytes),
+    log.write(LogLevel::info, fmt::format("strata: conversation disk: {}, {:.0f} MiB, {}",
+                                          settings.tiers.disk_folder, mib(status.disk_budget_bytes),
                                           settings.tiers.disk_persist ? "kept when the engine ends"
                                                                       : "removed when the engine ends"));
   else if (!settings.tiers.disk_folder.empty())

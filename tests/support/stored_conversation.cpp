@@ -102,7 +102,11 @@ PublishJob publication(const ConversationShape& shape, uint64_t offset,
     }
     part.offset = offset;
     offset += align_up(part.length, limits::kAlignment);
-    job.writes.push_back({filled_buffer(shape, part), part.length, part.offset, i});
+    job.writes.push_back({filled_buffer(shape, part),
+                          {shape.id, part.stage, part.first, part.kind},
+                          part.length,
+                          part.offset,
+                          i});
   }
   job.file_length = offset;
   job.manifest.head.files = {{shape.id, offset}};
@@ -139,8 +143,7 @@ PublishJob next_publication(const ConversationShape& shape, const Manifest& befo
   return publication(shape, before.head.files[0].needed_length, before.parts);
 }
 
-WriteJobRef make_job(JobId id, const std::string& folder,
-                     std::variant<PublishJob, ReleaseJob, QuarantineJob> work) {
+WriteJobRef make_job(JobId id, const std::string& folder, WriteWork work) {
   return std::make_shared<const WriteJob>(WriteJob{id, folder, std::move(work)});
 }
 

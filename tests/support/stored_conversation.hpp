@@ -40,8 +40,7 @@ PublishJob first_publication(const ConversationShape& shape);
 // end.
 PublishJob next_publication(const ConversationShape& shape, const Manifest& before);
 
-WriteJobRef make_job(JobId id, const std::string& folder,
-                     std::variant<PublishJob, ReleaseJob, QuarantineJob> work);
+WriteJobRef make_job(JobId id, const std::string& folder, WriteWork work);
 
 // Reads the index and everything it refers to. not_found: no index; corrupt: anything that does not fit.
 Result<Manifest> read_published(FileSystem& files, const std::string& folder, ConversationId id);

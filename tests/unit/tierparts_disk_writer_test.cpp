@@ -43,7 +43,7 @@ struct Bench {
       : memory(options), io(recorder, clock, queue) {
     EXPECT_TRUE(memory.create_directory(kFolder).ok());
   }
-  WriteResult run(std::variant<PublishJob, ReleaseJob, QuarantineJob> work) {
+  WriteResult run(WriteWork work) {
     return writer.run(make_job(7, kFolder, std::move(work)));
   }
   Result<Manifest> published() { return read_published(memory, kFolder, kId); }
