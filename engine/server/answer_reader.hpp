@@ -36,6 +36,7 @@ class AnswerReader {
   Model& model_;
   Options options_;
   std::string text_;
+  size_t parsed_ = 0;  // of it, bytes that the model's reader has seen
   AnswerContent given_;
 };
 

@@ -43,9 +43,9 @@ def options(file, slots=1, context=2048, granularity=None, **more):
 
 
 def tiny_words(seed, tokens):
-    """About so many tokens of a tiny model, whose vocabulary is pairs of hexadecimal digits."""
+    """About so many tokens of a tiny model, whose vocabulary is pairs of hexadecimal digits that it joins as it likes."""
     source = random.Random(seed)
-    return "".join(f"{source.randrange(16, 122):02x}" for _ in range(2 * tokens))
+    return "".join(f"{source.randrange(16, 122):02x}" for _ in range(tokens * 12 // 5))
 
 
 def distance(answer, other):
