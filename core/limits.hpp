@@ -57,6 +57,8 @@ inline constexpr uint32_t kMaxPostedJobs =
 inline constexpr uint64_t kFileOverheadBytes =
     16 * kKiB;  // file system metadata a job may add (st_blocks), per file
 
+inline constexpr uint64_t kMinCompactionBytes = kMiB;  // a file is not written anew for less
+
 // Engine
 inline constexpr uint32_t kMaxSlots = 256;
 inline constexpr uint32_t kMaxQueuedRequests = 1024;

@@ -301,6 +301,7 @@ bool DiskTier::step() {
   expire();
   open_streams();
   post_pending();
+  compact();
   publish_gauges(!results.empty());
   return !settled();
 }
@@ -318,6 +319,7 @@ void DiskTier::take_result(WriteResult& result) {
     finish_release(done, result);
     return;
   }
+  if (compacting_ && compacting_->job == result.id) return finish_compaction(result);
   for (auto& [key, stream] : streams_) {
     if (stream.jobs.erase(result.id) > 0) return finish_extents(stream, result);
   }
@@ -355,7 +357,7 @@ bool DiskTier::waits_for_others(const Pending& spill) const {
     const Entry& entry = entries_.at(older->second);
     if (entry.reads > 0 || entry.loading) return true;
   }
-  if (being_written(spill.image->id)) return true;
+  if (being_written(spill.image->id) || touches_compaction(*spill.image)) return true;
   // A part is written once: who shares it waits for where it will be.
   std::unordered_set<const Part*> writing;
   each_laid_out([&](const Posted& posted) {
@@ -430,8 +432,7 @@ DiskTier::Room DiskTier::room_for(const Pending& spill, uint64_t bytes, SkipReas
 DiskTier::Entry* DiskTier::oldest_victim(const Pending& spill) {
   Entry* oldest = nullptr;
   for (auto& [key, entry] : entries_) {
-    if (entry.pins > 0 || entry.held_by_user || entry.loading) continue;
-    if (entry.head.id == spill.image->id || being_written(entry.head.id)) continue;
+    if (entry.held_by_user || entry.head.id == spill.image->id || !may_remove(entry)) continue;
     if (oldest == nullptr || entry.last_used_ns < oldest->last_used_ns) oldest = &entry;
   }
   return oldest;
@@ -753,7 +754,7 @@ void DiskTier::remove_all() {
   }
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
-    if (!being_written(entry.head.id)) keys.push_back(key);
+    if (!being_written(entry.head.id) && !being_compacted(key)) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::none);
 }
@@ -781,7 +782,7 @@ void DiskTier::expire() {
   const uint64_t wall = ports_.clock.wall_ns();
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
-    if (entry.pins > 0 || entry.held_by_user || entry.loading || being_written(entry.head.id)) continue;
+    if (entry.held_by_user || !may_remove(entry)) continue;
     if (wall > entry.last_used_ns && wall - entry.last_used_ns > options_.ttl_ns) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::expired);

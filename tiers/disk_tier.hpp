@@ -20,6 +20,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -82,6 +83,7 @@ class DiskTier final : public SpillTarget {
   // goes.
   struct Listener {
     std::function<uint64_t()> next_key;
+    std::function<ConversationId()> new_id;  // nobody's
     std::function<void(const Entry&)> appeared;
     std::function<void(const Entry&, ReadReason)> gone;                 // none: superseded or forgotten
     std::function<void(const Refused&, ReadReason)> refused_at_intake;  // those whose tokens' chain is known
@@ -147,7 +149,11 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] uint64_t queue_bytes() const;  // of images waiting or being written
   [[nodiscard]] size_t queue_jobs() const { return pending_.size() + posted_.size(); }
   [[nodiscard]] bool settled() const {
-    return pending_.empty() && posted_.empty() && releasing_.empty() && !streaming();
+    return pending_.empty() && posted_.empty() && releasing_.empty() && !streaming() && !compacting_;
+  }
+  // Nothing on its way refers to it.
+  [[nodiscard]] bool may_remove(const Entry& entry) const {
+    return entry.pins == 0 && !entry.loading && !being_written(entry.head.id) && !being_compacted(entry.key);
   }
   [[nodiscard]] const IntakeReport& intake() const { return intake_; }
   [[nodiscard]] uint64_t published_count() const { return published_count_; }
@@ -247,6 +253,27 @@ class DiskTier final : public SpillTarget {
   void post_stream(Stream& stream);
   void stream_failed(Stream& stream);
 
+  // --- compaction
+  struct Compacting {
+    JobId job = 0;
+    ConversationId from, to;
+    std::vector<uint64_t> keys;  // of the entries whose indexes are published anew, in the job's order
+    std::vector<ManifestHead> heads;
+    std::vector<PartRef> parts;   // that move, in the order of the job's moves
+    std::vector<Extent> extents;  // where to
+    uint64_t reserved_bytes = 0;
+  };
+  void compact();
+  [[nodiscard]] bool worth_compacting(const File& file) const;
+  [[nodiscard]] bool may_compact(const File& file) const;
+  void start_compaction(ConversationId id, const File& file);
+  CompactJob compact_job(Compacting& work, const File& file);
+  CompactJob::Index compacted_index(const Compacting& work, const Entry& entry);
+  void finish_compaction(const WriteResult& result);
+  void move_parts(const Compacting& work, const WriteResult& result);
+  [[nodiscard]] bool being_compacted(uint64_t key) const;
+  [[nodiscard]] bool touches_compaction(const Image& image) const;
+
   // --- giving space back
   Entry* oldest_victim(const Pending& spill);
   void unref_extents(const Image& image, Freed& freed);
@@ -276,6 +303,8 @@ class DiskTier final : public SpillTarget {
   std::map<JobId, Posted> posted_;
   std::map<JobId, Releasing> releasing_;
   std::map<StreamKey, Stream> streams_;
+  std::optional<Compacting> compacting_;
+  uint64_t last_compaction_look_ns_ = 0;
   IntakeReport intake_;
   uint64_t kept_bytes_ = 0;
   uint64_t reserved_bytes_ = 0;

@@ -195,6 +195,8 @@ WriteResult DiskWriter::run(const WriteJobRef& job) {
     result.status = write_ahead(*job, *extents, result);
   } else if (const auto* removal = std::get_if<ReleaseJob>(&job->work)) {
     result.status = release(*job, *removal, result);
+  } else if (const auto* compaction = std::get_if<CompactJob>(&job->work)) {
+    result.status = compact(*job, *compaction, result);
   } else {
     result.status = quarantine(*job, std::get<QuarantineJob>(job->work), result);
   }

@@ -74,7 +74,27 @@ struct QuarantineJob {
   ConversationId id;
 };
 
-using WriteWork = std::variant<PublishJob, ExtentsJob, ReleaseJob, QuarantineJob>;
+// Copy what is in use of a session file into a new one, and publish every conversation that refers to it
+// anew: extents → fdatasync → directory sync → one index after the other. Both files stay whole: the caller
+// releases the old one when nobody refers to it any more.
+struct CompactJob {
+  struct Move {
+    PartPlace from, to;  // of the same part: in the old file, in the new one
+    uint64_t bytes = 0;
+    uint64_t from_offset = 0, to_offset = 0;
+    Digest digest;  // in the old file; what does not match it ends the job
+  };
+  struct Index {
+    Manifest manifest;                             // complete but for the digests of what moves
+    std::vector<std::pair<size_t, size_t>> moved;  // part of the manifest, and which move that is
+  };
+  SessionHeader header;  // of the new file; its id names it
+  ConversationId from;
+  std::vector<Move> moves;
+  std::vector<Index> indexes;
+};
+
+using WriteWork = std::variant<PublishJob, ExtentsJob, ReleaseJob, QuarantineJob, CompactJob>;
 
 struct WriteJob {
   JobId id = 0;
@@ -85,10 +105,11 @@ using WriteJobRef = std::shared_ptr<const WriteJob>;
 
 struct WriteResult {
   JobId id = 0;
-  WriteJobRef job;              // brings the buffer references back
-  Status status;                // cancelled: never started
-  bool published = false;       // also true when only the directory sync after the rename failed
-  std::vector<Digest> digests;  // one per write; empty unless published, or written ahead
+  WriteJobRef job;                    // brings the buffer references back
+  Status status;                      // cancelled: never started
+  bool published = false;             // also true when only the directory sync after the rename failed
+  std::vector<Digest> digests;        // one per write or move; empty unless published, or written ahead
+  std::vector<uint64_t> index_bytes;  // of a compaction: allocated, of the indexes published, in order
   // Of the index published, of the .bad file after a quarantine, or of a temporary index left behind.
   uint64_t index_allocated_bytes = 0;
   uint64_t written_bytes = 0;  // extents with their padding, header and index
@@ -153,6 +174,10 @@ class DiskWriter {
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
   Status release_file(const std::string& path, const ReleaseJob::FileRelease& file);
   Status quarantine(const WriteJob& job, const QuarantineJob& work, WriteResult& result);
+  Status compact(const WriteJob& job, const CompactJob& work, WriteResult& result);
+  Status copy_extents(const std::string& folder, const CompactJob& work, WriteResult& result);
+  Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move);
+  Status publish_compacted(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Result<OpenedFile> open_for_writing(const std::string& path, OpenMode mode);
   Status remove_if_there(const std::string& path);
   Status sync_folder(const std::string& folder);

@@ -117,7 +117,8 @@ bool Restore::start(Item& item) {
 }
 
 void Restore::start_read(Item& item) {
-  auto file = open(item.part->disk->file);
+  item.extent = *item.part->disk;
+  auto file = open(item.extent.file);
   if (!file.ok()) return fail_storage(file.error());
   if (disk_start_ns_ == 0) disk_start_ns_ = ports_.clock.monotonic_ns();
   item.step = Item::Step::reading;
@@ -125,7 +126,7 @@ void Restore::start_read(Item& item) {
   ++reading_;
   const uint64_t length = align_up(item.part->bytes, limits::kAlignment);
   const std::shared_ptr<Item> held = items_[next_];
-  ports_.reader->read(*file, item.buffer->bytes().first(length), item.part->disk->offset,
+  ports_.reader->read(*file, item.buffer->bytes().first(length), item.extent.offset,
                       [this, held](Status status) {
                         --reading_;
                         held->step = Item::Step::read;
@@ -161,12 +162,12 @@ void Restore::import_ready() {
 void Restore::import(Item& item) {
   const Part& part = *item.part;
   if (item.from_disk) {
-    const PartPlace place{part.disk->file, part.stage, part.first, part.kind};
-    if (digest_part(place, payload(item)) != part.disk->digest) {
+    const PartPlace place{item.extent.file, part.stage, part.first, part.kind};
+    if (digest_part(place, payload(item)) != item.extent.digest) {
       return fail_storage(make_error(
           ErrorCode::corrupt,
           fmt::format("{} at token {} of stage {} does not match its digest in {}", to_string(part.kind),
-                      part.first, part.stage, session_file_name(part.disk->file))));
+                      part.first, part.stage, session_file_name(item.extent.file))));
     }
     if (item.kept && !item.part->ram) item.part->ram = item.buffer;
   }

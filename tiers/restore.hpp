@@ -67,6 +67,7 @@ class Restore {
     HostBufferRef buffer;
     bool kept = false;
     bool from_disk = false;  // also when the part gets a RAM copy elsewhere meanwhile
+    Extent extent;           // where it is read from; the part may move to another file meanwhile
     DeviceEvent event;       // after the import of a streamed item
     enum class Step : uint8_t { waiting, reading, read, importing, done } step = Step::waiting;
   };

@@ -120,6 +120,7 @@ Status Stack::open_disk(const Identity& identity) {
 DiskTier::Listener Stack::disk_listener() {
   DiskTier::Listener listener;
   listener.next_key = [this] { return next_key_++; };
+  listener.new_id = [this] { return new_conversation(); };
   listener.appeared = [this](const DiskTier::Entry& entry) {
     index_.insert(entry.key, entry.head.prefix_chain, entry.head.token_count);
   };
@@ -379,8 +380,7 @@ Status Stack::forget(ConversationId id) {
   }
   RamTier::Entry* ram = ram_->find(id);
   DiskTier::Entry* disk = disk_ ? disk_->find(id) : nullptr;
-  const bool used = (ram != nullptr && ram->pins > 0) ||
-                    (disk != nullptr && (disk->pins > 0 || disk->loading || !disk_->may_read(*disk)));
+  const bool used = (ram != nullptr && ram->pins > 0) || (disk != nullptr && !disk_->may_remove(*disk));
   if (used) return make_error(ErrorCode::unavailable, "the conversation is in use");
   bool found = ram != nullptr || disk != nullptr;
   if (ram != nullptr) {
