@@ -159,6 +159,13 @@ void DiskTier::unpin(uint64_t key) {
   --entry->pins;
 }
 
+void DiskTier::end_read(uint64_t key) {
+  Entry* entry = find(key);
+  if (entry == nullptr) return;
+  STRATA_CHECK(entry->reads > 0);
+  --entry->reads;
+}
+
 std::string DiskTier::session_path(ConversationId file) const {
   return options_.folder + "/" + session_file_name(file);
 }
@@ -340,7 +347,7 @@ bool DiskTier::waits_for_others(const Pending& spill) const {
   auto older = by_id_.find(spill.image->id);
   if (older != by_id_.end()) {
     const Entry& entry = entries_.at(older->second);
-    if (entry.pins > 0 || entry.loading) return true;
+    if (entry.reads > 0 || entry.loading) return true;
   }
   if (being_written(spill.image->id) || touches_compaction(*spill.image)) return true;
   // A part is written once: who shares it waits for where it will be.

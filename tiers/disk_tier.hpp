@@ -75,7 +75,8 @@ class DiskTier final : public SpillTarget {
     bool loading = false;
     uint64_t index_bytes = 0;
     uint64_t last_used_ns = 0;  // wall
-    uint32_t pins = 0;
+    uint32_t pins = 0;          // plans and transfers under way: stays
+    uint32_t reads = 0;         // of its extents, under way: not replaced by a newer state
     bool held_by_user = false;
   };
   // The stack keeps its prefix index in step: a published or taken-in conversation appears, a removed one
@@ -133,6 +134,8 @@ class DiskTier final : public SpillTarget {
   void touch(uint64_t key);
   void pin(uint64_t key) { ++find(key)->pins; }
   void unpin(uint64_t key);
+  void begin_read(uint64_t key) { ++find(key)->reads; }
+  void end_read(uint64_t key);
   // A restore found it bad: never offered again (corrupt: renamed to .bad; io_error: in this run).
   void quarantine(uint64_t key, ReadReason why, const std::string& detail);
   // Gone from the folder; the reason is remembered by the listener.

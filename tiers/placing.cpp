@@ -215,7 +215,11 @@ void Stack::unpin_source(Active& active) {
   if (!active.pinned) return;
   active.pinned = false;
   if (active.plan.source == Plan::Source::ram) ram_->unpin(active.plan.key);
-  if (active.plan.source == Plan::Source::disk) disk_->unpin(active.plan.key);
+  if (active.plan.source == Plan::Source::disk) {
+    if (active.reading) disk_->end_read(active.plan.key);
+    disk_->unpin(active.plan.key);
+  }
+  active.reading = false;
   active.source.reset();
 }
 
@@ -314,6 +318,16 @@ size_t Stack::open_restores() const {
 }
 
 void Stack::start_restore(Active& active, Slot& target) {
+  if (active.plan.source == Plan::Source::disk) {
+    // Who waits to be read does not keep a newer state of itself from being parked: the two would wait for
+    // each other.
+    if (disk_->find(active.plan.key) == nullptr) {
+      unpin_source(active);
+      return plan_again(active);
+    }
+    disk_->begin_read(active.plan.key);
+    active.reading = true;
+  }
   const uint32_t tokens = active.plan.usable_tokens;
   Restore::Request request;
   request.slot = target.id;

@@ -91,6 +91,7 @@ class Stack final : public TierStack {
     std::vector<PartRef> held;  // parts of the restore, counted while it runs
     ImageRef source;            // image being restored
     bool pinned = false;
+    bool reading = false;  // the pinned source, from the disk
   };
   using ActiveList = std::list<Active>;
 

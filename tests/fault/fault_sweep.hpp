@@ -25,6 +25,7 @@ struct Scenario {
   bool starts;                            // the operation is the start itself
   std::function<void(FaultSweep&)> lead;  // without faults, up to the operation; the stored ones are there
   std::function<void(FaultSweep&)> operation;
+  bool disk_mode = false;  // parked straight to the disk (DM-1)
 };
 // Park, spill and publish, evict, fetch, intake, shutdown. Another operation: another entry.
 const std::vector<Scenario>& scenarios();

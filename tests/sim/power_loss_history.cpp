@@ -19,7 +19,8 @@ constexpr uint64_t kDisk = 240 << 10;
 constexpr uint32_t kGenerate = 2;
 constexpr uint32_t kLongest = 130;
 constexpr size_t kAgents = 6;
-constexpr int kRestores = 2;  // compared logit by logit after each cut
+constexpr size_t kLogLines = 12;  // of a failure
+constexpr int kRestores = 2;      // compared logit by logit after each cut
 
 const std::string kFolder = StackWorld::kFolder;
 constexpr std::array kForeign{"notes.txt", "conv-00000000000000aa.idx", "conv-00000000000000bb.sess"};
@@ -99,6 +100,9 @@ StackWorldOptions PowerLossHistory::options_for(uint64_t seed, PowerLossFileSyst
   options.tiers.checkpoints_every_tokens = 40;
   options.tiers.checkpoints_max = 2;
   options.tiers.disk_ttl_ns = seed % 4 == 1 ? kTtlNs : 0;
+  options.tiers.disk_mode = seed % 5 == 3;
+  if (options.tiers.disk_mode) options.tiers.ram_budget_bytes = 0;
+  if (seed % 5 == 4) options.tiers.write_policy = seed % 2 == 0 ? WritePolicy::through : WritePolicy::idle;
   return options;
 }
 
@@ -135,8 +139,14 @@ void PowerLossHistory::note(std::string what) { steps_.push_back(std::move(what)
 void PowerLossHistory::wrong(std::string what) {
   if (!failure_.empty()) return;
   failure_ = fmt::format("seed {} ({}, {} stages, {} slots{}): {}\n  {}", seed_, options_.layout,
-                         options_.stages, options_.slots, options_.tiers.disk_ttl_ns > 0 ? ", ttl" : "", what,
-                         fmt::join(steps_, "\n  "));
+                         options_.stages, options_.slots,
+                         std::string(options_.tiers.disk_ttl_ns > 0 ? ", ttl" : "") +
+                             (options_.tiers.disk_mode ? ", disk mode" : "") +
+                             (options_.tiers.write_policy != WritePolicy::evict ? ", writes early" : ""),
+                         what, fmt::join(steps_, "\n  "));
+  const auto lines = world_ ? world_->log().lines() : std::vector<RecordingLog::Line>{};
+  for (size_t i = lines.size() - std::min(lines.size(), kLogLines); i < lines.size(); ++i)
+    failure_ += "\n  log: " + lines[i].text;
 }
 
 std::string PowerLossHistory::run() {
@@ -184,7 +194,7 @@ void PowerLossHistory::cut_soon() {
 // ---- steps
 
 void PowerLossHistory::step() {
-  world_->options().writes_run = !one_in(4);
+  world_->options().writes_run = options_.tiers.disk_mode || !one_in(4);  // there a switch is a write
   const uint64_t dice = below(40);
   if (dice < 26) {
     turn();
