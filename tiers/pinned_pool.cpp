@@ -22,14 +22,15 @@ struct Slab {
   std::span<std::byte> memory;
   bool registered = false;
   bool from_system = false;
+  bool for_transfers = false;  // registered with the queue
 };
 
 }  // namespace
 
 class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State> {
  public:
-  State(Device& device, Log& log, uint64_t budget_bytes, PageSource* pages)
-      : device_(device), log_(log), budget_bytes_(budget_bytes), pages_(pages) {}
+  State(Device& device, Log& log, uint64_t budget_bytes, const Backing& backing)
+      : device_(device), log_(log), budget_bytes_(budget_bytes), backing_(backing) {}
   ~State() { close(); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -57,14 +58,16 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
   void destroy_oldest();
   void destroy(const Slab& slab);
   [[nodiscard]] bool register_memory(std::span<std::byte> memory);
+  [[nodiscard]] bool register_transfers(std::span<std::byte> memory);
 
   Device& device_;
   Log& log_;
   const uint64_t budget_bytes_;
-  PageSource* const pages_;
+  const Backing backing_;
   uint64_t in_use_bytes_ = 0;
   uint64_t kept_bytes_ = 0;
   bool registering_ = true;  // until the first refusal
+  bool registering_transfers_ = true;
   bool closed_ = false;
   std::list<Slab> kept_;                                                     // released longest ago first
   std::map<uint64_t, std::deque<std::list<Slab>::iterator>> kept_by_class_;  // same order within a class
@@ -128,27 +131,28 @@ Result<Slab> PinnedPool::State::create(uint64_t class_size) {
   trim(class_size);
   STRATA_ASSIGN(Slab slab, take_memory(class_size));
   slab.registered = register_memory(slab.memory);
+  slab.for_transfers = slab.from_system && register_transfers(slab.memory);
   return slab;
 }
 
 Result<Slab> PinnedPool::State::take_memory(uint64_t class_size) {
-  if (pages_ != nullptr && class_size >= kMinSlabFromSystem) {
-    auto memory = pages_->take(class_size);
+  if (backing_.pages != nullptr && class_size >= kMinSlabFromSystem) {
+    auto memory = backing_.pages->take(class_size);
     if (!memory.ok()) return with_context(memory.error(), "pinned memory");
-    return Slab{*memory, false, true};
+    return Slab{*memory, false, true, false};
   }
   auto* memory = static_cast<std::byte*>(::operator new(class_size, kPage, std::nothrow));
   if (memory == nullptr) {
     return make_error(ErrorCode::exhausted,
                       "pinned memory: the system has no " + std::to_string(class_size) + " bytes");
   }
-  return Slab{{memory, class_size}, false, false};
+  return Slab{{memory, class_size}, false, false, false};
 }
 
 // Slabs that are touched as they are taken are worth having before they are needed.
 bool PinnedPool::State::grow_ahead(uint64_t bytes) {
   const uint64_t size = class_bytes(bytes);
-  if (pages_ == nullptr || size < kMinSlabFromSystem || size > unallocated_bytes()) return false;
+  if (backing_.pages == nullptr || size < kMinSlabFromSystem || size > unallocated_bytes()) return false;
   const auto slab = create(size);
   if (slab.ok()) keep(*slab);
   return slab.ok();
@@ -163,6 +167,18 @@ bool PinnedPool::State::register_memory(std::span<std::byte> memory) {
   log_.write(
       expected ? LogLevel::info : LogLevel::warning,
       "pinned memory: the device registers no host memory, plain memory is used: " + status.error().message);
+  return false;
+}
+
+// Saves the kernel the work of pinning the pages for every transfer.
+bool PinnedPool::State::register_transfers(std::span<std::byte> memory) {
+  if (backing_.transfers == nullptr || !registering_transfers_) return false;
+  const Status status = backing_.transfers->register_buffer(memory);
+  if (status.ok()) return true;
+  registering_transfers_ = false;
+  if (status.error().code != ErrorCode::unsupported)
+    log_.write(LogLevel::warning,
+               "pinned memory: not registered for transfers, plain ones are used: " + status.error().message);
   return false;
 }
 
@@ -201,14 +217,19 @@ void PinnedPool::State::destroy(const Slab& slab) {
       log_.write(LogLevel::warning, "pinned memory: unregistering failed: " + status.error().message);
     }
   }
+  if (slab.for_transfers) {
+    if (const Status status = backing_.transfers->unregister_buffer(slab.memory); !status.ok()) {
+      log_.write(LogLevel::warning, "pinned memory: unregistering failed: " + status.error().message);
+    }
+  }
   if (slab.from_system)
-    pages_->give_back(slab.memory);
+    backing_.pages->give_back(slab.memory);
   else
     ::operator delete(slab.memory.data(), kPage);
 }
 
-PinnedPool::PinnedPool(Device& device, Log& log, uint64_t budget_bytes, PageSource* pages)
-    : state_(std::make_shared<State>(device, log, budget_bytes, pages)) {}
+PinnedPool::PinnedPool(Device& device, Log& log, uint64_t budget_bytes, const Backing& backing)
+    : state_(std::make_shared<State>(device, log, budget_bytes, backing)) {}
 
 PinnedPool::~PinnedPool() { state_->close(); }
 

@@ -3,9 +3,9 @@
 // released buffers are kept for reuse and given back to the system when the budget is needed by another
 // class. Large ones come from a page source where there is one: huge pages, touched ahead. Ownership: buffers
 // may outlive the pool (they hold its state alive) and return to it when the last reference goes; the device,
-// the log and the page source must outlive the last buffer. A buffer's bytes are whatever its last
-// user left there. One thread at a time. A device that refuses a registration is not asked again: one log
-// line, then plain memory.
+// the log and the backing must outlive the last buffer. A buffer's bytes are whatever its last user left
+// there. One thread at a time. A device or a queue that refuses a registration is not asked again: one log
+// line, then plain memory. One that registers nothing by its nature is not worth a line for a queue.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "core/device.hpp"
 #include "core/image.hpp"
+#include "core/io_queue.hpp"
 #include "core/log.hpp"
 #include "core/page_source.hpp"
 #include "core/result.hpp"
@@ -21,8 +22,15 @@ namespace strata {
 
 class PinnedPool {
  public:
+  // What large buffers come with, where there is such.
+  struct Backing {
+    PageSource* pages = nullptr;
+    IoQueue* transfers = nullptr;  // they are registered with it; used by the pool's thread alone
+  };
+
   // budget_bytes counts buffers in use and kept ones together, at their class size.
-  PinnedPool(Device& device, Log& log, uint64_t budget_bytes, PageSource* pages = nullptr);
+  PinnedPool(Device& device, Log& log, uint64_t budget_bytes) : PinnedPool(device, log, budget_bytes, {}) {}
+  PinnedPool(Device& device, Log& log, uint64_t budget_bytes, const Backing& backing);
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;

@@ -64,7 +64,7 @@ Status Stack::start() {
     slots_.push_back(std::move(slot));
   }
   const uint64_t pinned = options_.disk_mode ? working_bytes() : options_.ram_budget_bytes;
-  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, pinned, ports_.pages);
+  ram_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, pinned, pool_backing());
   RamTier::Options ram;
   ram.budget_bytes = options_.ram_budget_bytes;
   ram.max_images = options_.ram_max_images;
@@ -105,7 +105,7 @@ Status Stack::open_disk(const Identity& identity) {
     staging = std::max(staging, Restore::kStreamedBuffers * PinnedPool::class_bytes(bytes));
   }
   for (const uint64_t bytes : model_.checkpoint_bytes) staging += PinnedPool::class_bytes(bytes);
-  staging_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, staging, ports_.pages);
+  staging_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, staging, pool_backing());
   reader_ = std::make_unique<DiskReader>(*ports_.reader);
   DiskTier::Options disk;
   disk.folder = options_.disk_folder;
@@ -290,6 +290,12 @@ bool Stack::step() {
   }
   publish_gauges();
   return busy || !checkpoints_.empty() || grow_pools();
+}
+
+// The writer's queue belongs to another thread, which would have to give its registrations up before memory
+// could go back; with huge pages they gain next to nothing (docs/benchmarks.md).
+PinnedPool::Backing Stack::pool_backing() const {
+  return {ports_.pages, options_.disk_folder.empty() ? nullptr : ports_.reader};
 }
 
 // With nothing else to do: the buffers of what is parked and streamed next (docs/architecture.md).

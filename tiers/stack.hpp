@@ -180,6 +180,7 @@ class Stack final : public TierStack {
   ConversationId new_conversation();
   void publish_gauges();
   bool grow_pools();
+  [[nodiscard]] PinnedPool::Backing pool_backing() const;
   [[nodiscard]] Slot& slot(SlotId id) { return slots_.at(static_cast<size_t>(id)); }
   [[nodiscard]] CheckpointRules rules() const;
   [[nodiscard]] uint64_t largest_block_bytes() const;

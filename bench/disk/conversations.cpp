@@ -232,7 +232,7 @@ std::vector<double> Conversations::switches(const std::string& folder) {
   const uint32_t longest = kSwitchTokens + turns * kTurnTokens;
   // Room for all of them, and so little more that the writer keeps copies ready.
   const uint64_t all_bytes = uint64_t{kSwitchAgents} * longest * kBytesPerToken;
-  EngineSettings settings = synthetic_engine(folder, all_bytes * 4 / 3 + (uint64_t{64} << 20));
+  EngineSettings settings = synthetic_engine(folder, all_bytes * 5 / 4 + (uint64_t{16} << 20));
   settings.context_tokens = longest + kTurnTokens;
   EngineDriver driver(settings);
   driver.settle();

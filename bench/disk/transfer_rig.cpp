@@ -57,8 +57,9 @@ struct TransferRig::Parts {
       : settings(chosen),
         registry(log, clock),
         device(must(registry.make_device("host", {}))),
-        pool(*device, log, uint64_t{chosen.blocks} * PinnedPool::class_bytes(chosen.block_bytes), &pages),
         reader_io(must(registry.make_io("auto", {}))),
+        pool(*device, log, uint64_t{chosen.blocks} * PinnedPool::class_bytes(chosen.block_bytes),
+             {&pages, reader_io.get()}),
         writer_io(must(registry.make_io("auto", {}))),
         reader(*reader_io),
         writer(files, *writer_io, clock),
@@ -88,8 +89,8 @@ struct TransferRig::Parts {
   PosixPageSource pages;
   PluginRegistry registry;
   std::unique_ptr<Device> device;
-  PinnedPool pool;
   std::unique_ptr<IoQueue> reader_io;
+  PinnedPool pool;
   std::unique_ptr<IoQueue> writer_io;
   DiskReader reader;
   DiskWriter writer;

@@ -192,6 +192,112 @@ TEST(PinnedPool, ARefusedRegistrationIsSaidOnceAndPlainMemoryIsUsed) {
   }
 }
 
+// Gives aligned memory, and may have none.
+class CountingPages final : public PageSource {
+ public:
+  Result<std::span<std::byte>> take(uint64_t bytes) override {
+    if (empty) return make_error(ErrorCode::exhausted, "no memory");
+    taken_bytes += bytes;
+    return std::span(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{limits::kAlignment})),
+                     bytes);
+  }
+  void give_back(std::span<std::byte> memory) override {
+    taken_bytes -= memory.size();
+    ::operator delete (memory.data(), std::align_val_t{limits::kAlignment});
+  }
+  bool empty = false;
+  uint64_t taken_bytes = 0;
+};
+
+// Registers buffers until told to refuse.
+class RegisteringQueue final : public IoQueue {
+ public:
+  [[nodiscard]] IoRequirements requirements() const override { return {}; }
+  Result<size_t> submit(std::span<const IoOp>) override { return size_t{0}; }
+  Result<size_t> poll(size_t, uint64_t, std::span<IoDone>) override { return size_t{0}; }
+  [[nodiscard]] size_t in_flight() const override { return 0; }
+  Status register_buffer(std::span<std::byte> memory) override {
+    if (++attempts > refuse_after) return make_error(refusal, "memlock limit");
+    EXPECT_TRUE(registered.insert(memory.data()).second);
+    return {};
+  }
+  Status unregister_buffer(std::span<std::byte> memory) override {
+    EXPECT_EQ(registered.erase(memory.data()), 1u);
+    return {};
+  }
+  int attempts = 0;
+  int refuse_after = std::numeric_limits<int>::max();
+  ErrorCode refusal = ErrorCode::exhausted;
+  std::set<const std::byte*> registered;
+};
+
+TEST(PinnedPool, LargeBuffersComeFromThePageSourceAndAreRegisteredForTransfers) {
+  RegisteringDevice device;
+  CountingLog log;
+  CountingPages pages;
+  RegisteringQueue queue;
+  HostBufferRef survivor;
+  {
+    PinnedPool pool(device, log, 64 * kMiB, {&pages, &queue});
+    ASSERT_TRUE(pool.allocate(kMiB).ok()) << "a small one comes from the allocator";
+    EXPECT_EQ(pages.taken_bytes, 0u);
+    EXPECT_EQ(queue.attempts, 0);
+    survivor = *pool.allocate(16 * kMiB);
+    { const auto second = pool.allocate(16 * kMiB); }
+    EXPECT_EQ(pages.taken_bytes, 32 * kMiB);
+    EXPECT_EQ(queue.registered.size(), 2u);
+    ASSERT_TRUE(pool.allocate(40 * kMiB).ok()) << "the kept one makes room";
+    EXPECT_EQ(pages.taken_bytes, 16 * kMiB + 40 * kMiB);
+    EXPECT_EQ(queue.registered.size(), 2u) << "what went back to the system is registered no more";
+  }
+  EXPECT_EQ(queue.registered.size(), 1u);
+  survivor.reset();
+  EXPECT_TRUE(queue.registered.empty());
+  EXPECT_EQ(pages.taken_bytes, 0u);
+  EXPECT_TRUE(log.lines.empty());
+}
+
+TEST(PinnedPool, ARefusedRegistrationForTransfersIsSaidOnceUnlessItIsTheQueuesNature) {
+  for (const ErrorCode refusal : {ErrorCode::exhausted, ErrorCode::unsupported}) {
+    RegisteringDevice device;
+    CountingLog log;
+    CountingPages pages;
+    RegisteringQueue queue;
+    queue.refuse_after = 1;
+    queue.refusal = refusal;
+    {
+      PinnedPool pool(device, log, 64 * kMiB, {&pages, &queue});
+      std::vector<HostBufferRef> held;
+      for (int i = 0; i < 6; ++i) held.push_back(*pool.allocate(4 * kMiB));
+      EXPECT_EQ(queue.attempts, 2) << "one success, one refusal, never asked again";
+    }
+    EXPECT_TRUE(queue.registered.empty());
+    ASSERT_EQ(log.lines.size(), refusal == ErrorCode::unsupported ? 0u : 1u);
+    for (const std::string& line : log.lines) EXPECT_NE(line.find("memlock limit"), std::string::npos);
+  }
+}
+
+TEST(PinnedPool, RAM1_ItGrowsAheadUpToTheBudgetAndNoFurther) {
+  RegisteringDevice device;
+  CountingLog log;
+  CountingPages pages;
+  PinnedPool pool(device, log, 40 * kMiB, {&pages, nullptr});
+  EXPECT_FALSE(pool.grow_ahead(kMiB)) << "small ones are not made ahead";
+  EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
+  EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
+  EXPECT_FALSE(pool.grow_ahead(16 * kMiB));
+  EXPECT_EQ(pool.allocated_bytes(), 32 * kMiB);
+  EXPECT_EQ(pool.in_use_bytes(), 0u);
+  ASSERT_TRUE(pool.allocate(16 * kMiB).ok());
+  EXPECT_EQ(pages.taken_bytes, 32 * kMiB) << "a kept one was used";
+  pages.empty = true;
+  pool.trim(40 * kMiB);
+  EXPECT_FALSE(pool.grow_ahead(16 * kMiB)) << "the system has no memory";
+  EXPECT_EQ(pool.allocate(16 * kMiB).error().code, ErrorCode::exhausted);
+  PinnedPool plain(device, log, 40 * kMiB);
+  EXPECT_FALSE(plain.grow_ahead(16 * kMiB)) << "without a page source nothing is touched ahead";
+}
+
 TEST(PinnedPool, AnAbsurdSizeIsRefused) {
   RegisteringDevice device;
   CountingLog log;
