@@ -38,7 +38,7 @@ bool DiskTier::touches_compaction(const Image& image) const {
 bool DiskTier::worth_compacting(const File& file) const {
   uint64_t live = limits::kSessionHeaderBytes;
   for (const auto& [offset, extent] : file.extents) live += extent.users > 0 ? extent.length : 0;
-  return file.allocated_bytes >= 2 * live && file.allocated_bytes - live >= limits::kMinCompactionBytes;
+  return file.allocated_bytes >= 2 * live && file.allocated_bytes - live >= options_.compaction_min_bytes;
 }
 
 // Everybody who refers to it is known, stored, and at rest.

@@ -54,6 +54,7 @@ class DiskTier final : public SpillTarget {
     uint64_t ttl_ns = 0;
     bool persist = false;
     bool empty_at_start = false;
+    uint64_t compaction_min_bytes = limits::kMinCompactionBytes;
     bool remove_foreign = true;
     Identity identity;
     uint32_t stage_count = 1;

@@ -114,6 +114,7 @@ Status Stack::open_disk(const Identity& identity) {
   disk.ttl_ns = options_.disk_ttl_ns;
   disk.persist = options_.disk_persist;
   disk.empty_at_start = options_.disk_empty_at_start;
+  disk.compaction_min_bytes = options_.compaction_min_bytes;
   disk.remove_foreign = options_.foreign == ForeignFiles::remove;
   disk.identity = identity;
   disk.stage_count = model_.stages;

@@ -64,6 +64,7 @@ struct TierOptions {
   bool disk_persist = false;
   bool disk_empty_at_start = false;  // everything of ours in the folder is removed, as expired
   WritePolicy write_policy = WritePolicy::evict;
+  uint64_t compaction_min_bytes = limits::kMinCompactionBytes;  // a file is not written anew for less
   // Conversations are parked straight to the disk through a few buffers; needs a folder and a RAM budget of
   // 0.
   bool disk_mode = false;

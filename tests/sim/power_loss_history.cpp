@@ -64,6 +64,7 @@ void PowerLossCounts::add(const PowerLossCounts& other) {
   survived += other.survived;
   restored += other.restored;
   refused += other.refused;
+  compactions += other.compactions;
   compared += other.compared;
   reused += other.reused;
   for (const auto& [reason, count] : other.refusals) refusals[reason] += count;
@@ -74,10 +75,11 @@ std::string PowerLossCounts::text() const {
   for (const auto& [reason, count] : refusals) reasons += fmt::format(" {} {}", reason, count);
   return fmt::format(
       "{} histories: {} cuts ({} in the middle of a job, {} while starting) with {} unsynced changes; {} "
-      "publications, {} removals; after the cuts {} conversations were there and whole: {} taken in, {} "
+      "publications, {} removals, {} compactions; after the cuts {} conversations were there and whole: {} "
+      "taken in, {} "
       "refused{}; {} answers compared logit by logit, {} of them with reused tokens",
-      histories, cuts, cuts_in_a_job, cuts_at_start, unsynced, publications, removals, survived, restored,
-      refused, reasons, compared, reused);
+      histories, cuts, cuts_in_a_job, cuts_at_start, unsynced, publications, removals, compactions, survived,
+      restored, refused, reasons, compared, reused);
 }
 
 // ---- setting up
@@ -100,6 +102,7 @@ StackWorldOptions PowerLossHistory::options_for(uint64_t seed, PowerLossFileSyst
   options.tiers.checkpoints_every_tokens = 40;
   options.tiers.checkpoints_max = 2;
   options.tiers.disk_ttl_ns = seed % 4 == 1 ? kTtlNs : 0;
+  options.tiers.compaction_min_bytes = limits::kAlignment;
   options.tiers.disk_mode = seed % 5 == 3;
   if (options.tiers.disk_mode) options.tiers.ram_budget_bytes = 0;
   if (seed % 5 == 4) options.tiers.write_policy = seed % 2 == 0 ? WritePolicy::through : WritePolicy::idle;
@@ -152,6 +155,7 @@ void PowerLossHistory::wrong(std::string what) {
 std::string PowerLossHistory::run() {
   world_ = std::make_unique<StackWorld>(options_);
   if (!world_->opened.ok()) wrong("no start: " + world_->opened.error().message);
+  if (seed_ % 4 == 2) world_->faulty_files().set_plan({{FileCall::punch, 1, EOPNOTSUPP, true}});
   for (const char* name : kForeign) {
     const std::string path = kFolder + "/" + name;
     const std::string text = std::string("not a conversation: ") + name;
@@ -182,6 +186,7 @@ std::string PowerLossHistory::run() {
   counts_.histories = 1;
   counts_.publications = promises_.publications();
   counts_.removals = promises_.removals();
+  counts_.compactions = static_cast<uint64_t>(world_->metrics().value("strata_compactions_total", ""));
   return failure_;
 }
 

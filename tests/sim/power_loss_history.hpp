@@ -38,7 +38,7 @@ enum class ForgottenSync : uint8_t {
 
 struct PowerLossCounts {
   uint64_t histories = 0, cuts = 0, cuts_in_a_job = 0, cuts_at_start = 0, unsynced = 0;
-  uint64_t publications = 0, removals = 0, survived = 0;
+  uint64_t publications = 0, removals = 0, compactions = 0, survived = 0;
   uint64_t restored = 0, refused = 0;  // conversations after a cut: taken in, or refused with a reason
   uint64_t compared = 0, reused = 0;   // answers after a cut, logit by logit; of those, with reused tokens
   std::map<std::string, uint64_t> refusals;

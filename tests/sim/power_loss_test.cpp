@@ -38,6 +38,7 @@ void run_seeds(uint64_t from, uint64_t count) {
   std::printf("%s\n", all.text().c_str());
   if (count < kSeedsPerCase || ::testing::Test::HasFailure()) return;
   EXPECT_GT(all.publications, count) << "something is stored before the power goes";
+  EXPECT_GT(all.compactions, 0u);
   EXPECT_GT(all.restored, count);
   EXPECT_GT(all.reused, count / 2);
 }
