@@ -50,6 +50,7 @@ struct Place {
   uint64_t file_bytes = 0;
   bool self_contained = false;
   std::optional<Digest> digest;  // of the whole manifest, in the trailer
+  int64_t modified_ns = 0;       // of the file
 };
 
 Status find_in_session_file(Place& place, uint64_t size) {
@@ -74,7 +75,8 @@ Status find_in_session_file(Place& place, uint64_t size) {
 Result<Place> find_manifest(FileSystem& files, const std::string& path) {
   STRATA_ASSIGN(StoredFile file, StoredFile::open(files, path));
   STRATA_ASSIGN(const FileInfo info, file.info());
-  Place place{std::move(file), 0, info.size_bytes, info.allocated_bytes, false, std::nullopt};
+  Place place{std::move(file), 0, info.size_bytes, info.allocated_bytes, false, std::nullopt,
+              info.modified_ns};
   if (is_index_name(path)) return place;
   STRATA_TRY(find_in_session_file(place, info.size_bytes));
   return place;
@@ -88,7 +90,9 @@ Result<ManifestHead> read_head(const Place& place) {
     return make_error(ErrorCode::not_found,
                       fmt::format("index: {} bytes long, not {}", place.length, sizes.total_bytes));
   STRATA_ASSIGN(const auto bytes, place.file.read(place.offset, sizes.head_bytes));
-  return decode_manifest_head(bytes);
+  STRATA_ASSIGN(ManifestHead head, decode_manifest_head(bytes));
+  if (!place.self_contained) head.last_used_ns = last_use_ns(head, place.modified_ns);
+  return head;
 }
 
 Result<Manifest> read_whole(const Place& place) {

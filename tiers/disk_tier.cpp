@@ -150,7 +150,24 @@ DiskTier::Entry* DiskTier::find(ConversationId id) {
   return at == by_id_.end() ? nullptr : find(at->second);
 }
 
-void DiskTier::touch(uint64_t key) { find(key)->last_used_ns = ports_.clock.wall_ns(); }
+void DiskTier::touch(uint64_t key) {
+  Entry* entry = find(key);
+  entry->last_used_ns = ports_.clock.wall_ns();
+  entry->used_since = used_since_ = true;
+}
+
+void DiskTier::remember_uses() {
+  if (!used_since_ || !options_.persist) return;
+  used_since_ = false;
+  last_remembered_ns_ = ports_.clock.monotonic_ns();
+  TouchJob work;
+  for (auto& [key, entry] : entries_) {
+    if (!entry.used_since) continue;
+    entry.used_since = false;
+    work.uses.push_back({entry.head.id, ports_.clock.on_the_wall(entry.last_used_ns)});
+  }
+  if (!work.uses.empty()) releasing_.emplace(hand_over(std::move(work)), Releasing{});
+}
 
 void DiskTier::unpin(uint64_t key) {
   Entry* entry = find(key);
@@ -291,6 +308,7 @@ bool DiskTier::step() {
   expire();
   open_streams();
   post_pending();
+  if (ports_.clock.monotonic_ns() - last_remembered_ns_ >= limits::kRememberUsesNs) remember_uses();
   compact();
   publish_gauges(!results.empty());
   return !settled();

@@ -79,6 +79,7 @@ class DiskTier final : public SpillTarget {
     uint32_t pins = 0;          // plans and transfers under way: stays
     uint32_t reads = 0;         // of its extents, under way: not replaced by a newer state
     bool held_by_user = false;
+    bool used_since = false;  // since the folder knows
   };
   // The stack keeps its prefix index in step: a published or taken-in conversation appears, a removed one
   // goes.
@@ -133,6 +134,8 @@ class DiskTier final : public SpillTarget {
   // Starts reading the body; the entry has its image, or is gone, after later steps of the reader.
   void load_body(uint64_t key);
   void touch(uint64_t key);
+  // Lets the folder know of uses that no publication tells; now, or once a minute by step().
+  void remember_uses();
   void pin(uint64_t key) { ++find(key)->pins; }
   void unpin(uint64_t key);
   void begin_read(uint64_t key) { ++find(key)->reads; }
@@ -313,6 +316,8 @@ class DiskTier final : public SpillTarget {
   uint64_t next_job_ = 1;
   uint64_t next_incarnation_ = 1;
   uint64_t last_expire_ns_ = 0;
+  uint64_t last_remembered_ns_ = 0;
+  bool used_since_ = false;    // some entry was
   std::vector<size_t> shown_;  // what the gauges were set for
   uint64_t published_count_ = 0;
   uint64_t done_bytes_ = 0;

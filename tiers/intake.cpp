@@ -185,6 +185,7 @@ class Intake {
       refusal = {SkipReason::corrupt, "the index is of conversation " + to_hex(head->id)};
     } else {
       index.head = std::move(*head);
+      index.head->last_used_ns = last_use_ns(*index.head, info->modified_ns);
     }
     return true;
   }

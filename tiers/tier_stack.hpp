@@ -158,8 +158,8 @@ struct DrainProgress {
 class TierStack {
  public:
   // With a disk folder: takes its lock and takes conversations in. Errors: unavailable (folder in use by
-  // another process, or not ours to write), invalid (options). A disk that is full, read-only or failing is no
-  // error: the tier is off, and TierStatus says why.
+  // another process, or not ours to write), invalid (options). A disk that is full, read-only or failing is
+  // no error: the tier is off, and TierStatus says why.
   static Result<std::unique_ptr<TierStack>> open(const TierOptions& options, const TierPorts& ports,
                                                  const Identity& identity);
   virtual ~TierStack() = default;

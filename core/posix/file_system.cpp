@@ -194,6 +194,14 @@ Status PosixFileSystem::rename(const std::string& from, const std::string& to) {
   return {};
 }
 
+Status PosixFileSystem::set_modified(const std::string& path, int64_t modified_ns) {
+  constexpr int64_t kSecondNs = 1'000'000'000;
+  const timespec times[2] = {{0, UTIME_OMIT}, {modified_ns / kSecondNs, modified_ns % kSecondNs}};
+  if (::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error(errno, "time of " + path);
+  return {};
+}
+
 Status PosixFileSystem::unlink(const std::string& path) {
   if (::unlink(path.c_str()) != 0) return errno_error(errno, "remove " + path);
   return {};

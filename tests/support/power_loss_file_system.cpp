@@ -356,6 +356,12 @@ Status PowerLossFileSystem::truncate(FileHandle file, uint64_t length) {
 
 // ---- names
 
+// Times are nobody's promise: they are not kept.
+Status PowerLossFileSystem::set_modified(const std::string& path, int64_t) {
+  if (find(path) == nullptr) return errno_error(ENOENT, "time of " + path);
+  return {};
+}
+
 Status PowerLossFileSystem::rename(const std::string& from, const std::string& to) {
   STRATA_ASSIGN(Folder * folder, folder_of(from));
   const FileRef* found = find(from);

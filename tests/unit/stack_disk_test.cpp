@@ -326,6 +326,29 @@ TEST_F(StackDisk, DISK8_TheMostRecentlyUsedAreTakenInUpToTheBudget) {
   for (size_t i = 5; i-- > 2;) expect_reused(299, Tier::disk, prompts[i]);
 }
 
+// Read back, but nothing new was published: the next start knows of it all the same; an hour later, too.
+TEST_F(StackDisk, DISK8_AUseThatPublishedNothingCountsForTheOrder) {
+  for (const bool in_order : {true, false}) {
+    StackWorld& world = make(ram_and_disk(400 << 10, 64 << 20));
+    std::vector<std::vector<Token>> prompts;
+    for (uint64_t i = 0; i < 5; ++i) prompts.push_back(prompt_of(i, 300));
+    for (const auto& prompt : prompts) ask(prompt);
+    world.shutdown();
+    world.clock().advance(60 * kMinuteNs);
+    world.restart();
+    TierRequest once;
+    once.keep = false;
+    expect_reused(299, Tier::disk, prompts[0], once);
+    world.clock().advance(2 * kMinuteNs);
+    world.settle();
+    if (in_order) world.shutdown();  // otherwise as after a crash
+    world.options().tiers.disk_budget_bytes = 400 << 10;
+    world.restart();
+    EXPECT_EQ(world.stack().status().disk_images, 1u);
+    expect_reused(299, Tier::disk, prompts[0]);
+  }
+}
+
 // --- DISK-11
 
 // A two-stage conversation of which one part of one stage is missing is not restored.

@@ -172,6 +172,7 @@ class CountingReads final : public FileSystem {
   Status truncate(FileHandle f, uint64_t n) override { return inner_.truncate(f, n); }
   Status rename(const std::string& a, const std::string& b) override { return inner_.rename(a, b); }
   Status unlink(const std::string& p) override { return inner_.unlink(p); }
+  Status set_modified(const std::string& p, int64_t ns) override { return inner_.set_modified(p, ns); }
   Status create_directory(const std::string& p) override { return inner_.create_directory(p); }
   Status sync_directory(const std::string& p) override { return inner_.sync_directory(p); }
   Result<std::vector<std::string>> list(const std::string& p) override { return inner_.list(p); }
