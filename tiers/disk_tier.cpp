@@ -595,6 +595,8 @@ void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
     listener_.gone(*old, ReadReason::none);
   }
   listener_.appeared(entries_.at(key));
+  // Its name may not be on the disk yet: until the next start the older index must find its bytes.
+  if (!result.status.ok()) return;
   post_release(id, false, 0, std::move(freed));
 }
 

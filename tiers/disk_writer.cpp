@@ -247,8 +247,7 @@ Status DiskWriter::publish(const WriteJob& job, const PublishJob& work, WriteRes
   const bool written = status.ok();
   if (written) status = publish_index(job, work.id, result);
   if (written && work.create_file && !result.published) (void)remove_if_there(path);
-  if (prepared && !result.published && remove_if_there(temporary_path(job.folder, work.id)).ok())
-    result.index_allocated_bytes = 0;
+  if (prepared) drop_unpublished(job, work.id, result);
   if (!result.published) result.digests.clear();
   if (!work.writes.empty() || work.written_ahead) report_size(job.folder, work.id, result);
   return status;
@@ -343,6 +342,23 @@ Status DiskWriter::prepare_index(const WriteJob& job, const PublishJob& work, Wr
   const std::string path = temporary_path(job.folder, work.id);
   STRATA_TRY(remove_if_there(path));
   return write_temporary_index(path, manifest, result);
+}
+
+// All of it at once, for work that has nothing else to do meanwhile.
+Status DiskWriter::write_index(const WriteJob& job, const Manifest& manifest, WriteResult& result) {
+  const ConversationId id = manifest.head.id;
+  const std::string path = temporary_path(job.folder, id);
+  STRATA_TRY(remove_if_there(path));
+  Status status = write_temporary_index(path, manifest, result);
+  if (status.ok()) status = publish_index(job, id, result);
+  drop_unpublished(job, id, result);
+  return status;
+}
+
+// What is left of an index that was not published.
+void DiskWriter::drop_unpublished(const WriteJob& job, ConversationId id, WriteResult& result) {
+  if (!result.published && remove_if_there(temporary_path(job.folder, id)).ok())
+    result.index_allocated_bytes = 0;
 }
 
 Status DiskWriter::write_temporary_index(const std::string& path, const Manifest& manifest,

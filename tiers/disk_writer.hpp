@@ -184,6 +184,8 @@ class DiskWriter {
   Status sync_session_file(const WriteJob& job, const PublishJob& work);
   Status write_parts(FileHandle file, const ExtentsJob& work, const FileWrite& how, WriteResult& result);
   Status prepare_index(const WriteJob& job, const PublishJob& work, WriteResult& result);
+  Status write_index(const WriteJob& job, const Manifest& manifest, WriteResult& result);
+  void drop_unpublished(const WriteJob& job, ConversationId id, WriteResult& result);
   Status write_temporary_index(const std::string& path, const Manifest& manifest, WriteResult& result);
   Status publish_index(const WriteJob& job, ConversationId id, WriteResult& result);
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
@@ -193,7 +195,6 @@ class DiskWriter {
   Status compact(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Status copy_extents(const std::string& folder, const CompactJob& work, WriteResult& result);
   Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move);
-  Status publish_again(const WriteJob& job, const Manifest& manifest, WriteResult& result);
   Status publish_compacted(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Result<OpenedFile> open_for_writing(const std::string& path, OpenMode mode);
   Status remove_if_there(const std::string& path);

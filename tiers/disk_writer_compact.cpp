@@ -89,21 +89,12 @@ Result<Digest> DiskWriter::copy_extent(FileHandle from, FileHandle to, const Com
   return after.finish();
 }
 
-Status DiskWriter::publish_again(const WriteJob& job, const Manifest& manifest, WriteResult& result) {
-  const std::string temporary = job.folder + "/" + index_file_name(manifest.head.id) + ".tmp";
-  STRATA_TRY(remove_if_there(temporary));
-  Status status = write_temporary_index(temporary, manifest, result);
-  if (status.ok()) status = publish_index(job, manifest.head.id, result);
-  if (!result.published && remove_if_there(temporary).ok()) result.index_allocated_bytes = 0;
-  return status;
-}
-
 Status DiskWriter::publish_compacted(const WriteJob& job, const CompactJob& work, WriteResult& result) {
   for (const CompactJob::Index& index : work.indexes) {
     Manifest manifest = index.manifest;
     for (const auto& [part, move] : index.moved) manifest.parts[part].digest = result.digests[move];
     WriteResult one;
-    const Status status = publish_again(job, manifest, one);
+    const Status status = write_index(job, manifest, one);
     result.written_bytes += one.written_bytes;
     if (!one.published) {
       result.index_allocated_bytes = one.index_allocated_bytes;  // of a temporary one left behind
