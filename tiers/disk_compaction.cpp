@@ -163,7 +163,8 @@ void DiskTier::finish_compaction(const WriteResult& result) {
     if (i < result.index_bytes.size()) {
       entry->head = work.heads[i];
       entry->index_bytes = result.index_bytes[i];
-      old.users.erase(entry->key);
+      // A name that may not be on the disk yet keeps what the older one refers to.
+      if (result.status.ok()) old.users.erase(entry->key);
     } else {  // its index on the disk still names the old file
       entry->head.files.push_back({work.to, 0});
     }

@@ -349,6 +349,29 @@ TEST_F(StackDisk, DISK8_AUseThatPublishedNothingCountsForTheOrder) {
   }
 }
 
+// The folder cannot be flushed after a rename: a power loss may bring the older index back, so its bytes
+// stay.
+TEST_F(StackDisk, B6_NothingIsGivenBackWhileAPublicationMayBeLost) {
+  StackWorld& world = make(ram_and_disk(8 << 20, 64 << 20));
+  world.options().tiers.write_policy = WritePolicy::through;
+  world.restart();
+  const auto a = prompt_of(1, 300);
+  const Answer first = ask(a);
+  world.settle();
+  const auto before = read_published(world.files(), StackWorld::kFolder, conversation_of(304));
+  ASSERT_TRUE(before.ok());
+  world.faulty_files().set_plan({{FileCall::sync_directory, 1, EIO, true}});
+  ask(next_prompt(a, first, 3, 40));
+  world.settle();
+  EXPECT_GT(world.faulty_files().faults(), 0u);
+  const auto after = read_published(world.files(), StackWorld::kFolder, before->head.id);
+  ASSERT_TRUE(after.ok()) << "it is published all the same";
+  EXPECT_GT(after->head.generation, before->head.generation);
+  for (const ManifestPart& part : before->parts) {
+    EXPECT_TRUE(check_stored_part(world.files(), StackWorld::kFolder, *before, part).ok());
+  }
+}
+
 // --- DISK-11
 
 // A two-stage conversation of which one part of one stage is missing is not restored.
