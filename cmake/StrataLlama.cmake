@@ -15,7 +15,12 @@ elseif(NOT STRATA_LLAMA MATCHES "^(installed|off)$")
 endif()
 
 if(STRATA_LLAMA STREQUAL "installed")
-  find_package(llama REQUIRED)
+  find_package(llama QUIET)
+  if(NOT llama_FOUND)
+    message(FATAL_ERROR "STRATA_LLAMA=installed: no llama-config.cmake under CMAKE_PREFIX_PATH (${CMAKE_PREFIX_PATH}); an installed "
+                        "llama.cpp has one, a folder that tools/install_deps llama made has none: name that with -DSTRATA_LLAMA=FOLDER")
+  endif()
+  set(strata_llama_folder "${llama_DIR}")
   find_library(STRATA_LLAMA_COMMON llama-common REQUIRED HINTS ${LLAMA_LIB_DIR})
   find_library(STRATA_LLAMA_COMMON_BASE llama-common-base HINTS ${LLAMA_LIB_DIR})
   find_path(STRATA_LLAMA_COMMON_INCLUDE chat.h REQUIRED HINTS ${LLAMA_INCLUDE_DIR} PATH_SUFFIXES common llama.cpp/common)

@@ -57,6 +57,8 @@ class FileSystem {
 
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status unlink(const std::string& path) = 0;
+  // FileInfo::modified_ns of a file or link; not flushed.
+  virtual Status set_modified(const std::string& path, int64_t modified_ns) = 0;
   virtual Status create_directory(
       const std::string& path) = 0;  // one level, 0700; existing directory is fine
   virtual Status sync_directory(const std::string& path) = 0;

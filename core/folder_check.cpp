@@ -8,6 +8,7 @@
 #include "core/digest.hpp"
 #include "core/limits.hpp"
 #include "core/session_file.hpp"
+#include "core/stored_file.hpp"
 
 namespace strata {
 
@@ -16,38 +17,7 @@ namespace {
 constexpr size_t kPieceBytes = 4 * limits::kMiB;
 constexpr int kLooks = 3;  // at a conversation that a server replaces while it is being read
 
-class OpenFile {
- public:
-  static Result<OpenFile> open(FileSystem& files, const std::string& path) {
-    STRATA_ASSIGN(const FileHandle handle, files.open(path, OpenMode::read, Caching::buffered));
-    return OpenFile(files, handle);
-  }
-  OpenFile(OpenFile&& other) noexcept
-      : files_(other.files_), handle_(std::exchange(other.handle_, FileHandle{})) {}
-  OpenFile& operator=(OpenFile&&) = delete;
-  ~OpenFile() {
-    if (handle_) files_.close(handle_);
-  }
-  [[nodiscard]] Result<FileInfo> info() const { return files_.info(handle_); }
-
-  // Exactly `bytes` long, or an error.
-  [[nodiscard]] Status read(std::span<std::byte> to, uint64_t offset) const {
-    STRATA_ASSIGN(const size_t got, files_.read_at(handle_, to, offset));
-    if (got == to.size()) return {};
-    return make_error(ErrorCode::not_found,
-                      fmt::format("ends at {}, {} bytes expected", offset + got, offset + to.size()));
-  }
-  [[nodiscard]] Result<std::vector<std::byte>> read(uint64_t offset, uint64_t length) const {
-    std::vector<std::byte> bytes(length);
-    STRATA_TRY(read(std::span(bytes), offset));
-    return bytes;
-  }
-
- private:
-  OpenFile(FileSystem& files, FileHandle handle) : files_(files), handle_(handle) {}
-  FileSystem& files_;
-  FileHandle handle_;
-};
+bool is_index_name(std::string_view name) { return name.ends_with(".idx") || name.ends_with(".idx.bad"); }
 
 SkipReason reason_of(ErrorCode code) {
   switch (code) {
@@ -74,12 +44,13 @@ Error corrupt(std::string message) { return make_error(ErrorCode::corrupt, std::
 
 // An index as a whole, or the end of a self-contained session file.
 struct Place {
-  OpenFile file;
+  StoredFile file;
   uint64_t offset = 0;
   uint64_t length = 0;
   uint64_t file_bytes = 0;
   bool self_contained = false;
   std::optional<Digest> digest;  // of the whole manifest, in the trailer
+  int64_t modified_ns = 0;       // of the file
 };
 
 Status find_in_session_file(Place& place, uint64_t size) {
@@ -102,10 +73,11 @@ Status find_in_session_file(Place& place, uint64_t size) {
 }
 
 Result<Place> find_manifest(FileSystem& files, const std::string& path) {
-  STRATA_ASSIGN(OpenFile file, OpenFile::open(files, path));
+  STRATA_ASSIGN(StoredFile file, StoredFile::open(files, path));
   STRATA_ASSIGN(const FileInfo info, file.info());
-  Place place{std::move(file), 0, info.size_bytes, info.allocated_bytes, false, std::nullopt};
-  if (path.ends_with(".idx") || path.ends_with(".idx.bad")) return place;
+  Place place{std::move(file), 0, info.size_bytes, info.allocated_bytes, false, std::nullopt,
+              info.modified_ns};
+  if (is_index_name(path)) return place;
   STRATA_TRY(find_in_session_file(place, info.size_bytes));
   return place;
 }
@@ -118,7 +90,9 @@ Result<ManifestHead> read_head(const Place& place) {
     return make_error(ErrorCode::not_found,
                       fmt::format("index: {} bytes long, not {}", place.length, sizes.total_bytes));
   STRATA_ASSIGN(const auto bytes, place.file.read(place.offset, sizes.head_bytes));
-  return decode_manifest_head(bytes);
+  STRATA_ASSIGN(ManifestHead head, decode_manifest_head(bytes));
+  if (!place.self_contained) head.last_used_ns = last_use_ns(head, place.modified_ns);
+  return head;
 }
 
 Result<Manifest> read_whole(const Place& place) {
@@ -138,16 +112,11 @@ Status check_name(const std::string& file_name, const ManifestHead& head) {
 
 // ---- the files a conversation needs
 
-// A self-contained file holds everything itself, whatever its name.
-std::string file_of(const FolderConversation& stored, const ManifestFile& file) {
-  return stored.self_contained ? stored.file_name : session_file_name(file.id);
-}
-
 std::optional<Problem> missing_file(FileSystem& files, const std::string& folder,
                                     const FolderConversation& stored) {
   for (const ManifestFile& file : stored.head->files) {
     if (file.needed_length == 0) continue;
-    const std::string name = file_of(stored, file);
+    const std::string name = data_file_name(stored.file_name, file);
     const auto info = files.info(folder + "/" + name);
     if (!info) return problem_of(name, info.error());
     if (!info->regular) return Problem{name, SkipReason::foreign, "not a regular file"};
@@ -158,24 +127,12 @@ std::optional<Problem> missing_file(FileSystem& files, const std::string& folder
   return std::nullopt;
 }
 
-Status check_session_header(const OpenFile& file, const ManifestHead& head, ConversationId id) {
-  STRATA_ASSIGN(const auto bytes, file.read(0, limits::kSessionHeaderBytes));
-  STRATA_ASSIGN(const SessionHeader header, decode_session_header(bytes));
-  if (header.id != id) return corrupt("session file: belongs to conversation " + to_hex(header.id));
-  if (header.model_identity != head.model_identity ||
-      header.configuration_identity != head.configuration_identity)
-    return corrupt("session file: written under another identity than its index");
-  if (header.stage_count != head.stage_count || header.tokens_per_block != head.tokens_per_block)
-    return corrupt("session file: cut into other stages or blocks than its index says");
-  return {};
-}
-
 class PartCheck {
  public:
   PartCheck(const std::function<void(uint64_t)>& progress, Verification& verification)
       : progress_(progress), verification_(verification) {}
 
-  Status check(const OpenFile& file, ConversationId id, const ManifestPart& part) {
+  Status check(const StoredFile& file, ConversationId id, const ManifestPart& part) {
     DigestStream digest(PartPlace{id, part.stage, part.first, part.kind});
     piece_.resize(std::max<size_t>(piece_.size(), std::min<uint64_t>(kPieceBytes, part.length)));
     for (uint64_t done = 0; done < part.length;) {
@@ -205,9 +162,9 @@ class PartCheck {
 void check_file(FileSystem& files, const std::string& folder, const std::string& name,
                 const Manifest& manifest, size_t index, PartCheck& check) {
   const ConversationId id = manifest.head.files[index].id;
-  const auto file = OpenFile::open(files, folder + "/" + name);
+  const auto file = StoredFile::open(files, folder + "/" + name);
   if (!file) return check.report(name, file.error());
-  if (const Status header = check_session_header(*file, manifest.head, id); !header)
+  if (const Status header = check_data_file(*file, manifest.head, id); !header)
     return check.report(name, header.error());
   for (const ManifestPart& part : manifest.parts) {
     if (part.file != index) continue;
@@ -230,12 +187,9 @@ Look look_once(FileSystem& files, const std::string& folder, const std::string& 
     return look;
   }
   look.generation = manifest->head.generation;
-  FolderConversation stored;
-  stored.file_name = file_name;
-  stored.self_contained = !file_name.ends_with(".idx");
   for (size_t i = 0; i < manifest->head.files.size(); ++i)
     if (manifest->head.files[i].needed_length != 0)
-      check_file(files, folder, file_of(stored, manifest->head.files[i]), *manifest, i, check);
+      check_file(files, folder, data_file_name(file_name, manifest->head.files[i]), *manifest, i, check);
   return look;
 }
 
@@ -249,7 +203,7 @@ bool is_last_used_first(const FolderConversation& a, const FolderConversation& b
 }
 
 bool is_ours(FileSystem& files, const std::string& path) {
-  const auto file = OpenFile::open(files, path);
+  const auto file = StoredFile::open(files, path);
   if (!file) return false;
   const auto magic = file->read(0, 8);
   return magic && has_strata_magic(*magic);
@@ -296,6 +250,22 @@ class Lister {
 };
 
 }  // namespace
+
+std::string data_file_name(const std::string& stored_as, const ManifestFile& file) {
+  return is_index_name(stored_as) ? session_file_name(file.id) : stored_as;
+}
+
+Status check_data_file(const StoredFile& file, const ManifestHead& head, ConversationId id) {
+  STRATA_ASSIGN(const auto bytes, file.read(0, limits::kSessionHeaderBytes));
+  STRATA_ASSIGN(const SessionHeader header, decode_session_header(bytes));
+  if (header.id != id) return corrupt("session file: belongs to conversation " + to_hex(header.id));
+  if (header.model_identity != head.model_identity ||
+      header.configuration_identity != head.configuration_identity)
+    return corrupt("session file: written under another identity than its index");
+  if (header.stage_count != head.stage_count || header.tokens_per_block != head.tokens_per_block)
+    return corrupt("session file: cut into other stages or blocks than its index says");
+  return {};
+}
 
 FolderConversation read_stored_head(FileSystem& files, const std::string& folder,
                                     const std::string& file_name) {

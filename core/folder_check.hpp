@@ -17,6 +17,7 @@
 #include "core/manifest.hpp"
 #include "core/reasons.hpp"
 #include "core/result.hpp"
+#include "core/stored_file.hpp"
 
 namespace strata {
 
@@ -57,6 +58,13 @@ Result<FolderListing> list_folder(FileSystem& files, const std::string& folder);
 // The whole manifest, checked.
 Result<Manifest> read_stored_manifest(FileSystem& files, const std::string& folder,
                                       const std::string& file_name);
+
+// Where a file that a conversation names lies: a self-contained session holds everything itself, whatever it
+// is called.
+[[nodiscard]] std::string data_file_name(const std::string& stored_as, const ManifestFile& file);
+// Whether the header of a data file is the one that the manifest's head speaks of. Errors: corrupt and what
+// decode_session_header says.
+[[nodiscard]] Status check_data_file(const StoredFile& file, const ManifestHead& head, ConversationId id);
 
 struct Verification {
   std::vector<Problem> problems;  // every part that is wrong, at most kMaxReportedProblems

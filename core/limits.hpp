@@ -57,6 +57,7 @@ inline constexpr uint32_t kMaxPostedJobs =
 inline constexpr uint64_t kFileOverheadBytes =
     16 * kKiB;  // file system metadata a job may add (st_blocks), per file
 
+inline constexpr uint64_t kRememberUsesNs = 60'000'000'000;  // how often the folder learns of uses
 inline constexpr uint64_t kMinCompactionBytes = kMiB;  // a file is not written anew for less
 
 // Engine

@@ -394,6 +394,10 @@ bool is_lower_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= '
 
 }  // namespace
 
+uint64_t last_use_ns(const ManifestHead& head, int64_t modified_ns) {
+  return std::max(head.last_used_ns, static_cast<uint64_t>(std::max<int64_t>(modified_ns, 0)));
+}
+
 void complete_head(Manifest& manifest) {
   ManifestHead& head = manifest.head;
   head.token_count = static_cast<uint32_t>(manifest.tokens.size());

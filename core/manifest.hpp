@@ -90,6 +90,10 @@ void complete_head(Manifest& manifest);
 // Writes the manifest as complete_head would leave it; the caller's derived fields are not looked at.
 [[nodiscard]] std::vector<std::byte> encode_manifest(const Manifest& manifest);
 
+// When a stored conversation was used last. The index carries the time up to its publication; a later use is
+// the time of its file (FileInfo::modified_ns), which a publication sets to the same.
+[[nodiscard]] uint64_t last_use_ns(const ManifestHead& head, int64_t modified_ns);
+
 // From the first kManifestFixedBytes: magic, version and plausible lengths. Errors: invalid (not our magic:
 // foreign), unsupported (version), corrupt.
 struct ManifestSizes {

@@ -38,7 +38,7 @@ bool DiskTier::touches_compaction(const Image& image) const {
 bool DiskTier::worth_compacting(const File& file) const {
   uint64_t live = limits::kSessionHeaderBytes;
   for (const auto& [offset, extent] : file.extents) live += extent.users > 0 ? extent.length : 0;
-  return file.allocated_bytes >= 2 * live && file.allocated_bytes - live >= limits::kMinCompactionBytes;
+  return file.allocated_bytes >= 2 * live && file.allocated_bytes - live >= options_.compaction_min_bytes;
 }
 
 // Everybody who refers to it is known, stored, and at rest.
@@ -125,6 +125,7 @@ CompactJob::Index DiskTier::compacted_index(const Compacting& work, const Entry&
   const uint64_t own_bytes = own.id == work.from || own.needed_length == 0 ? 0 : limits::kSessionHeaderBytes;
   CompactJob::Index index;
   index.manifest = manifest_of(*entry.image, parts, moved, own_bytes, publication_rules());
+  index.manifest.head.last_used_ns = ports_.clock.on_the_wall(entry.last_used_ns);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (auto at = which.find(parts[i].get()); at != which.end()) index.moved.emplace_back(i, at->second);
   }
@@ -137,9 +138,11 @@ void DiskTier::finish_compaction(const WriteResult& result) {
   reserved_bytes_ -= work.reserved_bytes;
   kept_bytes_ += result.index_allocated_bytes;
   File& fresh = files_.at(work.to);
+  // Where its size cannot be had, it counts as all it was allowed to take.
+  const uint64_t left_bytes =
+      result.files.empty() ? work.reserved_bytes : result.files.front().allocated_bytes;
   if (!result.published) {
-    const bool left = !result.files.empty() && result.files.front().allocated_bytes > 0;
-    if (left) kept_bytes_ += result.files.front().allocated_bytes;
+    kept_bytes_ += left_bytes;  // of the new file, should it still be there
     files_.erase(work.to);
     ports_.metrics.add("strata_skips_total",
                        fmt::format("tier=\"disk\",reason=\"{}\"", label(skip_reason(result.status))));
@@ -148,7 +151,7 @@ void DiskTier::finish_compaction(const WriteResult& result) {
     return;
   }
   fresh.exists = true;
-  apply_sizes(result);
+  fresh.allocated_bytes = left_bytes;
   move_parts(work, result);
   Freed freed;
   File& old = files_.at(work.from);
@@ -160,7 +163,8 @@ void DiskTier::finish_compaction(const WriteResult& result) {
     if (i < result.index_bytes.size()) {
       entry->head = work.heads[i];
       entry->index_bytes = result.index_bytes[i];
-      old.users.erase(entry->key);
+      // A name that may not be on the disk yet keeps what the older one refers to.
+      if (result.status.ok()) old.users.erase(entry->key);
     } else {  // its index on the disk still names the old file
       entry->head.files.push_back({work.to, 0});
     }

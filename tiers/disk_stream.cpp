@@ -52,6 +52,7 @@ void DiskTier::open_streams() {
     stream.posted.started_ns = ports_.clock.monotonic_ns();
     stream.status.parts = stream.posted.written;
     stream.status.state = StreamState::open;
+    log_queued(*stream.posted.spill.image, posted_.size() + streams_.size());
   }
 }
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/check.hpp"
 #include "core/limits.hpp"
+#include "tiers/conversation_folder.hpp"
 #include "tiers/part_list.hpp"
 
 namespace strata {
@@ -40,16 +42,10 @@ ReadReason read_reason(SkipReason refused) {
 Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const Ports& ports,
                                                  Listener listener) {
   const std::string& folder = options.folder;
-  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
-    const std::string path = folder.substr(0, slash);
-    if (auto made = ports.files.create_directory(path); !made.ok()) {
-      return with_context(made.error(), "conversation folder " + folder);
-    }
-    if (slash == std::string::npos) break;
-  }
+  STRATA_TRY(create_conversation_folder(ports.files, folder));
   auto lock = ports.files.lock(folder + "/LOCK");
   if (!lock.ok()) {
-    if (lock.error().code == ErrorCode::unavailable) {
+    if (lock.error().os_errno == EWOULDBLOCK) {
       return make_error(ErrorCode::unavailable,
                         "conversation folder " + folder + " is in use by another process");
     }
@@ -59,6 +55,8 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const Options& options, const P
   tier->lock_ = *lock;
   STRATA_TRY(tier->probe_folder());
   STRATA_TRY(tier->take_in());
+  ports.metrics.describe("strata_disk_failing", "1 when the last write to the conversation folder failed.");
+  ports.metrics.set("strata_disk_failing", {}, 0);
   return tier;
 }
 
@@ -131,7 +129,7 @@ void DiskTier::adopt(const TakenIn& taken) {
   entry.key = listener_.next_key();
   entry.head = taken.head;
   entry.index_bytes = taken.index_allocated_bytes;
-  entry.last_used_ns = taken.head.last_used_ns;
+  entry.last_used_ns = ports_.clock.of_stored(taken.head.last_used_ns);
   for (const ManifestFile& file : taken.head.files) {
     if (auto at = files_.find(file.id); at != files_.end()) at->second.users.insert(entry.key);
   }
@@ -152,13 +150,37 @@ DiskTier::Entry* DiskTier::find(ConversationId id) {
   return at == by_id_.end() ? nullptr : find(at->second);
 }
 
-void DiskTier::touch(uint64_t key) { find(key)->last_used_ns = ports_.clock.wall_ns(); }
+void DiskTier::touch(uint64_t key) {
+  Entry* entry = find(key);
+  entry->last_used_ns = ports_.clock.wall_ns();
+  entry->used_since = used_since_ = true;
+}
+
+void DiskTier::remember_uses() {
+  if (!used_since_ || !options_.persist) return;
+  used_since_ = false;
+  last_remembered_ns_ = ports_.clock.monotonic_ns();
+  TouchJob work;
+  for (auto& [key, entry] : entries_) {
+    if (!entry.used_since) continue;
+    entry.used_since = false;
+    work.uses.push_back({entry.head.id, ports_.clock.on_the_wall(entry.last_used_ns)});
+  }
+  if (!work.uses.empty()) releasing_.emplace(hand_over(std::move(work)), Releasing{});
+}
 
 void DiskTier::unpin(uint64_t key) {
   Entry* entry = find(key);
   if (entry == nullptr) return;  // quarantined while it was pinned
   STRATA_CHECK(entry->pins > 0);
   --entry->pins;
+}
+
+void DiskTier::end_read(uint64_t key) {
+  Entry* entry = find(key);
+  if (entry == nullptr) return;
+  STRATA_CHECK(entry->reads > 0);
+  --entry->reads;
 }
 
 std::string DiskTier::session_path(ConversationId file) const {
@@ -228,7 +250,6 @@ bool DiskTier::refuse_too_large(Pending& spill) {
 }
 
 bool DiskTier::spill(const ImageRef& image) {
-  const uint64_t payload = payload_bytes(image->parts);
   Pending spill;
   spill.image = image;
   if (refuse_too_large(spill)) return false;
@@ -241,10 +262,14 @@ bool DiskTier::spill(const ImageRef& image) {
   spill.key = listener_.next_key();
   spill.queued_ns = ports_.clock.monotonic_ns();
   pending_.push_back(std::move(spill));
+  log_queued(*image, queue_jobs());
+  return true;
+}
+
+void DiskTier::log_queued(const Image& image, size_t queue) {
   ports_.log.write(LogLevel::info,
                    fmt::format("strata: conversation disk: queued {} tokens, {:.1f} MiB; queue={}",
-                               image->length(), mib(payload), queue_jobs()));
-  return true;
+                               image.length(), mib(payload_bytes(image.parts)), queue));
 }
 
 bool DiskTier::cancel_spill(const Image& image) {
@@ -283,6 +308,7 @@ bool DiskTier::step() {
   expire();
   open_streams();
   post_pending();
+  if (ports_.clock.monotonic_ns() - last_remembered_ns_ >= limits::kRememberUsesNs) remember_uses();
   compact();
   publish_gauges(!results.empty());
   return !settled();
@@ -326,7 +352,9 @@ void DiskTier::post_pending() {
       post(std::move(next), bytes);
     } else {
       let_go(next);
-      drop_pending(next, why, fmt::format("needs {:.1f} MiB", mib(bytes)));
+      drop_pending(next, why,
+                   why == SkipReason::io_error ? "the free space of the folder cannot be told"
+                                               : fmt::format("needs {:.1f} MiB", mib(bytes)));
       listener_.spill_dropped(*next.image);
     }
   }
@@ -337,7 +365,7 @@ bool DiskTier::waits_for_others(const Pending& spill) const {
   auto older = by_id_.find(spill.image->id);
   if (older != by_id_.end()) {
     const Entry& entry = entries_.at(older->second);
-    if (entry.pins > 0 || entry.loading) return true;
+    if (entry.reads > 0 || entry.loading) return true;
   }
   if (being_written(spill.image->id) || touches_compaction(*spill.image)) return true;
   // A part is written once: who shares it waits for where it will be.
@@ -460,6 +488,8 @@ PublishJob DiskTier::publish_job(Posted& posted) {
   // The file may end before the map does: what a cancelled job was to write there never came.
   work.manifest = manifest_of(image, posted.parts, written, has_file ? limits::kSessionHeaderBytes : 0,
                               publication_rules());
+  work.header.created_ns = work.manifest.head.created_ns = ports_.clock.on_the_wall(image.created_ns);
+  work.manifest.head.last_used_ns = ports_.clock.on_the_wall(image.last_used_ns);
   posted.head = work.manifest.head;
   return work;
 }
@@ -490,6 +520,8 @@ void DiskTier::post(Pending spill, uint64_t reserved_bytes) {
 }
 
 void DiskTier::drop_pending(Pending& spill, SkipReason why, const std::string& detail) {
+  if (why == SkipReason::io_error || why == SkipReason::no_space)
+    ports_.metrics.set("strata_disk_failing", {}, 1);
   ports_.metrics.add("strata_skips_total", fmt::format("tier=\"disk\",reason=\"{}\"", label(why)));
   ports_.log.write(
       LogLevel::warning,
@@ -522,6 +554,7 @@ void DiskTier::finish_publish(Posted& posted, WriteResult& result) {
   }
   const uint64_t payload = payload_bytes(posted.spill.image->parts);
   ++published_count_;
+  ports_.metrics.set("strata_disk_failing", {}, 0);
   done_bytes_ += payload;
   const uint64_t bytes = posted.ahead_bytes + result.written_bytes;
   const uint64_t streamed_ns = ports_.clock.monotonic_ns() - posted.started_ns;
@@ -562,6 +595,8 @@ void DiskTier::replace_entry(Posted& posted, const WriteResult& result) {
     listener_.gone(*old, ReadReason::none);
   }
   listener_.appeared(entries_.at(key));
+  // Its name may not be on the disk yet: until the next start the older index must find its bytes.
+  if (!result.status.ok()) return;
   post_release(id, false, 0, std::move(freed));
 }
 
@@ -763,7 +798,7 @@ void DiskTier::expire() {
   std::vector<uint64_t> keys;
   for (const auto& [key, entry] : entries_) {
     if (entry.held_by_user || !may_remove(entry)) continue;
-    if (entry.last_used_ns + options_.ttl_ns < wall) keys.push_back(key);
+    if (wall > entry.last_used_ns && wall - entry.last_used_ns > options_.ttl_ns) keys.push_back(key);
   }
   for (const uint64_t key : keys) remove(key, ReadReason::expired);
 }
@@ -835,7 +870,7 @@ Status DiskTier::attach_body(Entry& entry, Manifest manifest) {
   image->tokens = std::move(manifest.tokens);
   image->media = std::move(manifest.media);
   image->salt = manifest.head.salt;
-  image->created_ns = manifest.head.created_ns;
+  image->created_ns = ports_.clock.of_stored(manifest.head.created_ns);
   image->last_used_ns = entry.last_used_ns;
   image->label = manifest.head.label;
   for (const ManifestPart& stored_part : manifest.parts) {

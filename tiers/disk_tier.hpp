@@ -41,6 +41,7 @@
 #include "tiers/intake.hpp"
 #include "tiers/publication.hpp"
 #include "tiers/ram_tier.hpp"
+#include "tiers/run_clock.hpp"
 
 namespace strata {
 
@@ -53,6 +54,7 @@ class DiskTier final : public SpillTarget {
     uint64_t ttl_ns = 0;
     bool persist = false;
     bool empty_at_start = false;
+    uint64_t compaction_min_bytes = limits::kMinCompactionBytes;
     bool remove_foreign = true;
     Identity identity;
     uint32_t stage_count = 1;
@@ -63,7 +65,7 @@ class DiskTier final : public SpillTarget {
     FileSystem& files;
     DiskReader& reader;
     WriteQueue& writer;
-    Clock& clock;
+    RunClock& clock;
     Log& log;
     Metrics& metrics;
   };
@@ -74,8 +76,10 @@ class DiskTier final : public SpillTarget {
     bool loading = false;
     uint64_t index_bytes = 0;
     uint64_t last_used_ns = 0;  // wall
-    uint32_t pins = 0;
+    uint32_t pins = 0;          // plans and transfers under way: stays
+    uint32_t reads = 0;         // of its extents, under way: not replaced by a newer state
     bool held_by_user = false;
+    bool used_since = false;  // since the folder knows
   };
   // The stack keeps its prefix index in step: a published or taken-in conversation appears, a removed one
   // goes.
@@ -130,8 +134,12 @@ class DiskTier final : public SpillTarget {
   // Starts reading the body; the entry has its image, or is gone, after later steps of the reader.
   void load_body(uint64_t key);
   void touch(uint64_t key);
+  // Lets the folder know of uses that no publication tells; now, or once a minute by step().
+  void remember_uses();
   void pin(uint64_t key) { ++find(key)->pins; }
   void unpin(uint64_t key);
+  void begin_read(uint64_t key) { ++find(key)->reads; }
+  void end_read(uint64_t key);
   // A restore found it bad: never offered again (corrupt: renamed to .bad; io_error: in this run).
   void quarantine(uint64_t key, ReadReason why, const std::string& detail);
   // Gone from the folder; the reason is remembered by the listener.
@@ -229,6 +237,7 @@ class DiskTier final : public SpillTarget {
   [[nodiscard]] PublicationRules publication_rules() const;
   void take_result(WriteResult& result);
   bool refuse_too_large(Pending& spill);
+  void log_queued(const Image& image, size_t queue);
   static SkipReason skip_reason(const Status& status);
   void drop_pending(Pending& spill, SkipReason why, const std::string& detail);
   void finish_publish(Posted& posted, WriteResult& result);
@@ -307,6 +316,8 @@ class DiskTier final : public SpillTarget {
   uint64_t next_job_ = 1;
   uint64_t next_incarnation_ = 1;
   uint64_t last_expire_ns_ = 0;
+  uint64_t last_remembered_ns_ = 0;
+  bool used_since_ = false;    // some entry was
   std::vector<size_t> shown_;  // what the gauges were set for
   uint64_t published_count_ = 0;
   uint64_t done_bytes_ = 0;

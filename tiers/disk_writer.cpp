@@ -215,6 +215,8 @@ WriteResult DiskWriter::run(const WriteJobRef& job) {
     result.status = write_ahead(*job, *extents, result);
   } else if (const auto* removal = std::get_if<ReleaseJob>(&job->work)) {
     result.status = release(*job, *removal, result);
+  } else if (const auto* uses = std::get_if<TouchJob>(&job->work)) {
+    touch(*job, *uses);
   } else if (const auto* compaction = std::get_if<CompactJob>(&job->work)) {
     result.status = compact(*job, *compaction, result);
   } else {
@@ -373,6 +375,7 @@ Status DiskWriter::write_temporary_index(const std::string& path, const Manifest
   STRATA_TRY(in_context(files_.sync_data(file.get()), "index"));
   STRATA_ASSIGN(const FileInfo info, files_.info(file.get()));
   result.index_allocated_bytes = info.allocated_bytes;
+  (void)files_.set_modified(path, static_cast<int64_t>(manifest.head.last_used_ns));
   return {};
 }
 
@@ -423,6 +426,12 @@ Status DiskWriter::quarantine(const WriteJob& job, const QuarantineJob& work, Wr
   const auto info = files_.info(bad);
   if (info.ok()) result.index_allocated_bytes = info->allocated_bytes;
   return sync_folder(job.folder);
+}
+
+void DiskWriter::touch(const WriteJob& job, const TouchJob& work) {
+  for (const TouchJob::Use& use : work.uses) {
+    (void)files_.set_modified(index_path(job.folder, use.id), static_cast<int64_t>(use.used_ns));
+  }
 }
 
 // ---- common

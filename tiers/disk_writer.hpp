@@ -75,6 +75,15 @@ struct QuarantineJob {
   ConversationId id;
 };
 
+// Conversations that were used without being published anew: the times of their indexes say so. Best effort.
+struct TouchJob {
+  struct Use {
+    ConversationId id;
+    uint64_t used_ns = 0;  // wall
+  };
+  std::vector<Use> uses;
+};
+
 // Copy what is in use of a session file into a new one, and publish every conversation that refers to it
 // anew: extents → fdatasync → directory sync → one index after the other. Both files stay whole: the caller
 // releases the old one when nobody refers to it any more.
@@ -95,7 +104,7 @@ struct CompactJob {
   std::vector<Index> indexes;
 };
 
-using WriteWork = std::variant<PublishJob, ExtentsJob, ReleaseJob, QuarantineJob, CompactJob>;
+using WriteWork = std::variant<PublishJob, ExtentsJob, ReleaseJob, QuarantineJob, TouchJob, CompactJob>;
 
 struct WriteJob {
   JobId id = 0;
@@ -182,6 +191,7 @@ class DiskWriter {
   Status release(const WriteJob& job, const ReleaseJob& work, WriteResult& result);
   Status release_file(const std::string& path, const ReleaseJob::FileRelease& file);
   Status quarantine(const WriteJob& job, const QuarantineJob& work, WriteResult& result);
+  void touch(const WriteJob& job, const TouchJob& work);
   Status compact(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Status copy_extents(const std::string& folder, const CompactJob& work, WriteResult& result);
   Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move);

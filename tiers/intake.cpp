@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -49,6 +50,19 @@ Names names_of(std::vector<std::string> all) {
   return names;
 }
 
+// A power cut may leave a name of ours, and space, without the bytes that were written there: zeros where the
+// magic should be. Nobody else's file looks like that under such a name. An empty file that takes no space
+// may be anybody's.
+bool is_torn(std::span<const std::byte> first_bytes, uint64_t allocated_bytes) {
+  if (allocated_bytes == 0) return false;
+  const auto magic = first_bytes.first(std::min(first_bytes.size(), sizeof(uint64_t)));
+  return std::all_of(magic.begin(), magic.end(), [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+bool is_ours(std::span<const std::byte> first_bytes, uint64_t allocated_bytes) {
+  return has_strata_magic(first_bytes) || is_torn(first_bytes, allocated_bytes);
+}
+
 enum class Fate : uint8_t { candidate, taken, kept, removed };
 
 struct Index {
@@ -64,6 +78,9 @@ struct Refusal {
   SkipReason reason;
   std::string detail;
 };
+
+// The file is longer than what came: that is the disk's failure and says nothing of the content.
+Refusal short_read() { return {SkipReason::io_error, "fewer bytes were read than the file has"}; }
 
 SkipReason reason_for(const Error& error) {
   if (error.code == ErrorCode::unsupported) return SkipReason::version;
@@ -154,6 +171,10 @@ class Intake {
       refusal = {SkipReason::io_error, got.error().message};
       return true;
     }
+    if (*got < std::min<uint64_t>(bytes.size(), info->size_bytes)) {
+      refusal = short_read();
+      return true;
+    }
     bytes.resize(*got);
     if (!has_strata_magic(bytes)) return false;
     index.allocated_bytes = info->allocated_bytes;
@@ -164,6 +185,7 @@ class Intake {
       refusal = {SkipReason::corrupt, "the index is of conversation " + to_hex(head->id)};
     } else {
       index.head = std::move(*head);
+      index.head->last_used_ns = last_use_ns(*index.head, info->modified_ns);
     }
     return true;
   }
@@ -184,7 +206,7 @@ class Intake {
     bytes.resize(sizes->head_bytes);
     const auto got = files_.read_at(file, std::span(bytes).subspan(have), have);
     if (!got.ok()) return refuse(SkipReason::io_error, got.error().message);
-    bytes.resize(have + *got);
+    if (have + *got < bytes.size()) return tl::unexpected<Refusal>(short_read());
     auto head = decode_manifest_head(bytes);
     if (!head.ok()) return refuse(reason_for(head.error()), head.error().message);
     return std::move(*head);
@@ -292,9 +314,12 @@ class Intake {
     for (Index& index : indexes_) {
       if (index.fate == Fate::candidate) candidates.push_back(&index);
     }
-    std::stable_sort(candidates.begin(), candidates.end(), [](const Index* a, const Index* b) {
-      return a->head->last_used_ns > b->head->last_used_ns;
-    });
+    // A time in the future, of a clock that jumped, is not more recent than now.
+    const auto used = [this](const Index* index) {
+      return std::min(index->head->last_used_ns, rules_.now_wall_ns);
+    };
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [&](const Index* a, const Index* b) { return used(a) > used(b); });
     for (Index* index : candidates) {
       const uint64_t cost = cost_of(*index);
       if (report_.taken_bytes + report_.kept_bytes + cost > rules_.budget_bytes) {
@@ -344,9 +369,9 @@ class Intake {
 
   bool remove_temporary(const std::string& name) {
     const auto first = first_bytes(name, sizeof(uint64_t));
-    if (!first || !has_strata_magic(*first)) return false;
-    Refused refused{name, SkipReason::orphan, "an interrupted write"};
     const auto info = files_.info(path(name));
+    if (!first || !is_ours(*first, info.ok() ? info->allocated_bytes : 0)) return false;
+    Refused refused{name, SkipReason::orphan, "an interrupted write"};
     refused.removed = remove(name);
     if (!refused.removed && info.ok()) report_.kept_bytes += info->allocated_bytes;
     report_.refused.push_back(refused);
@@ -361,8 +386,8 @@ class Intake {
     for (const auto& [id, session] : sessions_) {
       if (referred_.contains(id)) continue;
       const auto header = first_bytes(session_file_name(id), limits::kSessionHeaderBytes);
-      if (!header || !has_strata_magic(*header)) continue;  // not ours
-      const bool stays = stays_unreferred(id, *header);
+      if (!header || !is_ours(*header, session.allocated_bytes)) continue;
+      const bool stays = stays_unreferred(*header);
       const bool removed = !stays && remove(session_file_name(id));
       if (!removed) report_.kept_bytes += session.allocated_bytes;
       if (stays || refused_owners.contains(id)) continue;  // its index tells the reason
@@ -374,22 +399,24 @@ class Intake {
   // Does a session file stay although nothing known refers to it?
   [[nodiscard]] bool stays_unreferred(ConversationId id) {
     const auto header = first_bytes(session_file_name(id), limits::kSessionHeaderBytes);
-    return header && has_strata_magic(*header) && stays_unreferred(id, *header);
+    return header && is_ours(*header, sessions_.at(id).allocated_bytes) && stays_unreferred(*header);
   }
-  [[nodiscard]] bool stays_unreferred(ConversationId, std::span<const std::byte> header_bytes) const {
+  [[nodiscard]] bool stays_unreferred(std::span<const std::byte> header_bytes) const {
     const auto header = decode_session_header(header_bytes);
     if (header.ok() && (header->flags & kSessionSelfContained) != 0) return true;
     if (header.ok() && (header->flags & kSessionEphemeral) != 0) return false;
     return unknown_references_ || (!rules_.persist && !rules_.remove_all);
   }
 
+  // Null when they cannot be read, all that there are up to `count`.
   [[nodiscard]] std::optional<std::vector<std::byte>> first_bytes(const std::string& name, size_t count) {
     const auto file = files_.open(path(name), OpenMode::read, Caching::buffered);
     if (!file.ok()) return std::nullopt;
+    const auto info = files_.info(*file);
     std::vector<std::byte> bytes(count);
     const auto got = files_.read_at(*file, bytes, 0);
     files_.close(*file);
-    if (!got.ok()) return std::nullopt;
+    if (!info.ok() || !got.ok() || *got < std::min<uint64_t>(count, info->size_bytes)) return std::nullopt;
     bytes.resize(*got);
     return bytes;
   }

@@ -215,7 +215,11 @@ void Stack::unpin_source(Active& active) {
   if (!active.pinned) return;
   active.pinned = false;
   if (active.plan.source == Plan::Source::ram) ram_->unpin(active.plan.key);
-  if (active.plan.source == Plan::Source::disk) disk_->unpin(active.plan.key);
+  if (active.plan.source == Plan::Source::disk) {
+    if (active.reading) disk_->end_read(active.plan.key);
+    disk_->unpin(active.plan.key);
+  }
+  active.reading = false;
   active.source.reset();
 }
 
@@ -314,6 +318,16 @@ size_t Stack::open_restores() const {
 }
 
 void Stack::start_restore(Active& active, Slot& target) {
+  if (active.plan.source == Plan::Source::disk) {
+    // Who waits to be read does not keep a newer state of itself from being parked: the two would wait for
+    // each other.
+    if (disk_->find(active.plan.key) == nullptr) {
+      unpin_source(active);
+      return plan_again(active);
+    }
+    disk_->begin_read(active.plan.key);
+    active.reading = true;
+  }
   const uint32_t tokens = active.plan.usable_tokens;
   Restore::Request request;
   request.slot = target.id;
@@ -502,14 +516,23 @@ void Stack::report_placement(const Active& active) {
   if (placement.cause.reason != ReadReason::none) {
     metrics.add("strata_cache_misses_total", fmt::format("reason=\"{}\"", label(placement.cause.reason)));
   }
-  if (placement.tier == Tier::disk) {
-    const double megabytes = static_cast<double>(placement.disk_bytes) / 1e6;
-    ports_.log.write(
-        LogLevel::info,
-        fmt::format("strata: conversation disk: hit {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s)",
-                    placement.reused_tokens, static_cast<double>(placement.disk_bytes) / limits::kMiB,
-                    ms(placement.placing_ns), megabytes / std::max(ms(placement.placing_ns) / 1e3, 1e-9)));
-  }
+  if (placement.tier == Tier::disk) log_disk_hit(placement);
+}
+
+// With the totals so far (DISK-10).
+void Stack::log_disk_hit(const Placement& placement) {
+  constexpr std::string_view kTier = "tier=\"disk\"";
+  const Metrics& metrics = ports_.metrics;
+  const double seconds = std::max(ms(placement.placing_ns) / 1e3, 1e-9);
+  ports_.log.write(
+      LogLevel::info,
+      fmt::format(
+          "strata: conversation disk: hit {} tokens, {:.1f} MiB in {:.1f} ms ({:.0f} MB/s); hits={:.0f} "
+          "tokens={:.0f} stored={} bytes={}",
+          placement.reused_tokens, static_cast<double>(placement.disk_bytes) / limits::kMiB,
+          ms(placement.placing_ns), static_cast<double>(placement.disk_bytes) / 1e6 / seconds,
+          metrics.value("strata_cache_hits_total", kTier), metrics.value("strata_reused_tokens_total", kTier),
+          disk_->entries().size(), disk_->charged_bytes()));
 }
 
 void Stack::fail(Active& active, const Error& error) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/check.hpp"
 #include "tiers/part_list.hpp"
@@ -18,7 +19,9 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const TierOptions& options, c
 
 Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity)
     : options_(options),
-      ports_(ports),
+      clock_(ports.clock),
+      ports_{ports.model, ports.device,  clock_,      ports.memory, ports.random,
+             ports.log,   ports.metrics, ports.files, ports.reader, ports.writer},
       identity_(identity),
       model_(ports.model.info()),
       unsettled_(ports.device) {}
@@ -37,6 +40,12 @@ uint64_t Stack::largest_block_bytes() const {
   uint64_t largest = 0;
   for (const uint64_t bytes : model_.max_block_bytes) largest = std::max(largest, bytes);
   return largest;
+}
+
+// Full, read-only or failing: requests are served without the disk, and the status says why. What its owner
+// got wrong (no folder, no right to it, in use by another process) ends the start instead.
+static bool is_the_disks_fault(const Error& error) {
+  return error.code == ErrorCode::exhausted || error.code == ErrorCode::io || error.os_errno == EROFS;
 }
 
 Status Stack::start() {
@@ -105,13 +114,20 @@ Status Stack::open_disk(const Identity& identity) {
   disk.ttl_ns = options_.disk_ttl_ns;
   disk.persist = options_.disk_persist;
   disk.empty_at_start = options_.disk_empty_at_start;
+  disk.compaction_min_bytes = options_.compaction_min_bytes;
   disk.remove_foreign = options_.foreign == ForeignFiles::remove;
   disk.identity = identity;
   disk.stage_count = model_.stages;
   disk.tokens_per_block = model_.tokens_per_block;
-  const DiskTier::Ports ports{*ports_.files, *reader_,   *ports_.writer,
-                              ports_.clock,  ports_.log, ports_.metrics};
-  STRATA_ASSIGN(disk_, DiskTier::open(disk, ports, disk_listener()));
+  const DiskTier::Ports ports{*ports_.files, *reader_, *ports_.writer, clock_, ports_.log, ports_.metrics};
+  auto opened = DiskTier::open(disk, ports, disk_listener());
+  if (!opened.ok()) {
+    if (!is_the_disks_fault(opened.error())) return opened.error();
+    disk_off_reason_ = opened.error().message;
+    options_.disk_mode = false;  // nowhere to park to
+    return {};
+  }
+  disk_ = std::move(*opened);
   ram_->set_spill_target(disk_.get());
   return {};
 }
@@ -330,6 +346,7 @@ TierStatus Stack::status() const {
   status.ram_bytes = ram_->in_use_bytes();
   status.ram_budget_bytes = options_.ram_budget_bytes;
   status.ram_images = ram_->size();
+  status.disk_off_reason = disk_off_reason_;
   if (disk_) {
     status.disk_on = true;
     status.disk_mode = options_.disk_mode;

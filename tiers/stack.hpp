@@ -19,6 +19,7 @@
 #include "tiers/prefix_index.hpp"
 #include "tiers/ram_tier.hpp"
 #include "tiers/restore.hpp"
+#include "tiers/run_clock.hpp"
 #include "tiers/slot_table.hpp"
 #include "tiers/stream_out.hpp"
 #include "tiers/tier_stack.hpp"
@@ -90,6 +91,7 @@ class Stack final : public TierStack {
     std::vector<PartRef> held;  // parts of the restore, counted while it runs
     ImageRef source;            // image being restored
     bool pinned = false;
+    bool reading = false;  // the pinned source, from the disk
   };
   using ActiveList = std::list<Active>;
 
@@ -123,6 +125,7 @@ class Stack final : public TierStack {
   void pin_source(Active& active);
   void unpin_source(Active& active);
   void report_placement(const Active& active);
+  void log_disk_hit(const Placement& placement);
   [[nodiscard]] Planner::View view() const;
   [[nodiscard]] bool stored_state(const Slot& slot) const;
 
@@ -183,7 +186,8 @@ class Stack final : public TierStack {
   [[nodiscard]] uint64_t largest_block_bytes() const;
 
   TierOptions options_;
-  TierPorts ports_;
+  RunClock clock_;
+  TierPorts ports_;  // with clock_
   Identity identity_;
   const ModelInfo& model_;
   PrefixIndex index_;
@@ -196,6 +200,7 @@ class Stack final : public TierStack {
   std::unique_ptr<RamTier> ram_;
   std::unique_ptr<DiskReader> reader_;
   std::unique_ptr<DiskTier> disk_;
+  std::string disk_off_reason_;  // a folder was given, but its disk cannot be used
   SlotTable slots_;
   ActiveList active_;
   std::list<CheckpointCopy> checkpoints_;

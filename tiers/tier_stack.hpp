@@ -64,6 +64,7 @@ struct TierOptions {
   bool disk_persist = false;
   bool disk_empty_at_start = false;  // everything of ours in the folder is removed, as expired
   WritePolicy write_policy = WritePolicy::evict;
+  uint64_t compaction_min_bytes = limits::kMinCompactionBytes;  // a file is not written anew for less
   // Conversations are parked straight to the disk through a few buffers; needs a folder and a RAM budget of
   // 0.
   bool disk_mode = false;
@@ -157,7 +158,8 @@ struct DrainProgress {
 class TierStack {
  public:
   // With a disk folder: takes its lock and takes conversations in. Errors: unavailable (folder in use by
-  // another process), io/exhausted (folder cannot be written), invalid (options).
+  // another process, or not ours to write), invalid (options). A disk that is full, read-only or failing is
+  // no error: the tier is off, and TierStatus says why.
   static Result<std::unique_ptr<TierStack>> open(const TierOptions& options, const TierPorts& ports,
                                                  const Identity& identity);
   virtual ~TierStack() = default;

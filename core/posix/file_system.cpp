@@ -110,6 +110,8 @@ bool at_end(int descriptor, uint64_t offset) {
 }  // namespace
 
 Result<FileHandle> PosixFileSystem::open(const std::string& path, OpenMode mode, Caching caching) {
+  if (caching == Caching::direct && refuses_direct_)
+    return make_error(ErrorCode::unsupported, path + ": O_DIRECT does not work here");
   return open_regular(path, open_flags(mode, caching));
 }
 
@@ -189,6 +191,14 @@ Status PosixFileSystem::truncate(FileHandle file, uint64_t length) {
 
 Status PosixFileSystem::rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) return errno_error(errno, "rename " + from + " to " + to);
+  return {};
+}
+
+Status PosixFileSystem::set_modified(const std::string& path, int64_t modified_ns) {
+  constexpr int64_t kSecondNs = 1'000'000'000;
+  const timespec times[2] = {{0, UTIME_OMIT}, {modified_ns / kSecondNs, modified_ns % kSecondNs}};
+  if (::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error(errno, "time of " + path);
   return {};
 }
 

@@ -9,6 +9,10 @@ namespace strata {
 
 class PosixFileSystem final : public FileSystem {
  public:
+  // O_DIRECT opens here and fails at the first transfer: from now on it is refused when a file is opened, as
+  // other file systems do. Before other threads use this.
+  void refuse_direct() { refuses_direct_ = true; }
+
   Result<FileHandle> open(const std::string& path, OpenMode mode, Caching caching) override;
   void close(FileHandle file) override;
   Result<size_t> read_at(FileHandle file, std::span<std::byte> to, uint64_t offset) override;
@@ -19,6 +23,7 @@ class PosixFileSystem final : public FileSystem {
   Status allocate(FileHandle file, uint64_t offset, uint64_t length) override;
   Status punch(FileHandle file, uint64_t offset, uint64_t length) override;
   Status truncate(FileHandle file, uint64_t length) override;
+  Status set_modified(const std::string& path, int64_t modified_ns) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status unlink(const std::string& path) override;
   Status create_directory(const std::string& path) override;
@@ -27,6 +32,9 @@ class PosixFileSystem final : public FileSystem {
   Result<SpaceInfo> space(const std::string& path) override;
   Result<FileHandle> lock(const std::string& path) override;
   void unlock(FileHandle lock) override;
+
+ private:
+  bool refuses_direct_ = false;
 };
 
 }  // namespace strata

@@ -12,6 +12,7 @@
 #include "engine/cli/commands.hpp"
 #include "engine/cli/logging.hpp"
 #include "engine/cli/version.hpp"
+#include "engine/runtime/model_file.hpp"
 #include "plugins/host/registry.hpp"
 
 namespace strata::cli {
@@ -23,11 +24,20 @@ void print(const PluginDescription& plugin) {
                            plugin.probe > 0 ? "can run here" : "cannot run here: " + plugin.unavailable);
 }
 
+// The plugin that runs model files is a file of its own, taken in only when a command needs it.
 int list_plugins() {
   SilentLog log;
   PosixClock clock;
-  const PluginRegistry registry(log, clock);
+  PluginRegistry registry(log, clock);
+  Status llama = {};
+  if (const auto file = llama_plugin_file(); file.ok())
+    llama = registry.load(*file);
+  else
+    llama = file.error();
   for (const PluginDescription& plugin : registry.list()) print(plugin);
+  if (!llama.ok())
+    std::cout << fmt::format("{:<7} {:<12} {:<8} {:<32} not here: {}\n", kind_name(STRATA_KIND_MODEL),
+                             "llama", "-", "-", llama.error().message);
   return 0;
 }
 

@@ -15,130 +15,63 @@
 #include "core/folder_check.hpp"
 #include "core/posix/clock.hpp"
 #include "core/posix/file_system.hpp"
+#include "core/posix/random.hpp"
+#include "engine/cli/sessions_parts.hpp"
 #include "engine/cli/sessions_text.hpp"
 
 namespace strata::cli {
 
 namespace {
 
-constexpr int kDone = 0;
-constexpr int kBad = 1;
-constexpr int kWrongUse = 2;
-constexpr uint64_t kProgressIntervalNs = 200'000'000;
-
-int fail(std::ostream& err, int status, const std::string& message) {
-  err << "strata: " << message << '\n';
-  return status;
-}
-
 // ---- list
 
-int list_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
-                  std::ostream& err) {
-  const auto listing = list_folder(files, options.path);
-  if (!listing) return fail(err, kBad, listing.error().message);
-  out << (options.json ? list_json(*listing) : list_text(*listing, clock.wall_ns()));
+int list_sessions(const SessionsOptions& options, const SessionsPorts& ports) {
+  const auto listing = list_folder(ports.files, options.path);
+  if (!listing) return fail(ports, kBad, listing.error().message);
+  ports.out << (options.json ? list_json(*listing) : list_text(*listing, ports.clock.wall_ns()));
   return kDone;
 }
 
 // ---- info
 
-struct Target {
-  std::string folder;
-  std::string file_name;
-};
-
-// A conversation's data file stands for its index, unless it is self-contained.
-Target with_index(FileSystem& files, Target target) {
-  const auto id = parse_conversation_file_name(target.file_name, "sess");
-  const bool indexed = id && files.info(target.folder + "/" + index_file_name(*id)).ok();
-  if (indexed) target.file_name = index_file_name(*id);
-  return target;
-}
-
-Result<Target> find_target(const SessionsOptions& options, FileSystem& files) {
-  STRATA_ASSIGN(const FileInfo info, files.info(options.path));
-  if (!info.directory) {
-    if (!options.id.empty()) return make_error(ErrorCode::invalid, options.path + ": not a folder");
-    const size_t slash = options.path.rfind('/');
-    const std::string folder =
-        slash == std::string::npos ? "." : options.path.substr(0, std::max<size_t>(slash, 1));
-    return with_index(files, {folder, options.path.substr(slash + 1)});
-  }
-  if (options.id.find('/') != std::string::npos)
-    return make_error(ErrorCode::invalid, options.id + ": not a conversation ID");
-  const bool is_id = parse_conversation_file_name("conv-" + options.id + ".idx", "idx").ok();
-  return with_index(files, {options.path, is_id ? "conv-" + options.id + ".idx" : options.id});
-}
-
 // Reads one conversation and writes it to `text`; false when something is wrong with it.
-bool describe(const SessionsOptions& options, FileSystem& files, Clock& clock, const Target& target,
+bool describe(const SessionsOptions& options, const SessionsPorts& ports, const Target& target,
               std::string& text) {
-  FolderConversation stored = read_stored_head(files, target.folder, target.file_name);
-  const auto manifest = read_stored_manifest(files, target.folder, target.file_name);
+  FolderConversation stored = read_stored_head(ports.files, target.folder, target.file_name);
+  const auto manifest = read_stored_manifest(ports.files, target.folder, target.file_name);
   if (!manifest && !stored.problem)
     stored.problem = Problem{stored.file_name, SkipReason::corrupt, manifest.error().message};
   const ConversationDetail detail{stored, manifest ? &*manifest : nullptr};
-  text += options.json ? info_json(detail) : info_text(detail, clock.wall_ns());
+  text += options.json ? info_json(detail) : info_text(detail, ports.clock.wall_ns());
   return !stored.problem;
 }
 
-int show_folder(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
-                std::ostream& err) {
-  const auto listing = list_folder(files, options.path);
-  if (!listing) return fail(err, kBad, listing.error().message);
+int show_folder(const SessionsOptions& options, const SessionsPorts& ports) {
+  const auto listing = list_folder(ports.files, options.path);
+  if (!listing) return fail(ports, kBad, listing.error().message);
   int status = kDone;
   std::vector<std::string> texts;
   for (const FolderConversation& stored : listing->conversations)
-    if (!describe(options, files, clock, {options.path, stored.file_name}, texts.emplace_back()))
-      status = kBad;
+    if (!describe(options, ports, {options.path, stored.file_name}, texts.emplace_back())) status = kBad;
   if (options.json)
-    out << info_list_json(texts);
+    ports.out << info_list_json(texts);
   else
-    out << fmt::format("{}", fmt::join(texts, "\n"));
+    ports.out << fmt::format("{}", fmt::join(texts, "\n"));
   return status;
 }
 
-int show_session(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
-                 std::ostream& err) {
-  const auto info = files.info(options.path);
-  if (info && info->directory && options.id.empty()) return show_folder(options, files, clock, out, err);
-  const auto target = find_target(options, files);
-  if (!target)
-    return fail(err, target.error().code == ErrorCode::invalid ? kWrongUse : kBad, target.error().message);
+int show_session(const SessionsOptions& options, const SessionsPorts& ports) {
+  const auto info = ports.files.info(options.path);
+  if (info && info->directory && options.id.empty()) return show_folder(options, ports);
+  const auto target = find_target(options, ports.files);
+  if (!target) return fail(ports, target.error());
   std::string text;
-  const bool good = describe(options, files, clock, *target, text);
-  out << text;
+  const bool good = describe(options, ports, *target, text);
+  ports.out << text;
   return good ? kDone : kBad;
 }
 
 // ---- verify
-
-// One line that is rewritten, at most a few times a second.
-class ProgressLine {
- public:
-  ProgressLine(const SessionsOptions& options, Clock& clock, std::ostream& err, uint64_t total_bytes)
-      : show_(options.show_progress), clock_(clock), err_(err), total_bytes_(total_bytes) {}
-
-  void add(uint64_t bytes) {
-    done_bytes_ += bytes;
-    if (!show_ || clock_.monotonic_ns() < next_ns_) return;
-    next_ns_ = clock_.monotonic_ns() + kProgressIntervalNs;
-    err_ << fmt::format("\rverified {} of {}\x1b[K", size_text(done_bytes_), size_text(total_bytes_))
-         << std::flush;
-  }
-  void clear() {
-    if (show_) err_ << "\r\x1b[K" << std::flush;
-  }
-
- private:
-  bool show_;
-  Clock& clock_;
-  std::ostream& err_;
-  uint64_t total_bytes_;
-  uint64_t done_bytes_ = 0;
-  uint64_t next_ns_ = 0;
-};
 
 uint64_t payload_bytes(const FolderListing& listing) {
   uint64_t bytes = 0;
@@ -158,16 +91,27 @@ void add_finding(FolderVerdict& verdict, const Problem& problem, const std::stri
     verdict.findings.push_back({problem, {conversation}});
 }
 
-int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
-                    std::ostream& err) {
-  auto listing = list_folder(files, options.path);
-  if (!listing) return fail(err, kBad, listing.error().message);
-  ProgressLine progress(options, clock, err, payload_bytes(*listing));
+// What verify looks at: a folder, or one index or session file.
+Result<FolderListing> listing_to_verify(const SessionsOptions& options, FileSystem& files,
+                                        std::string& folder) {
+  STRATA_ASSIGN(const FileInfo info, files.info(options.path));
+  if (info.directory) return list_folder(files, folder = options.path);
+  STRATA_ASSIGN(const Target target, find_target(options, files));
+  FolderListing listing;
+  listing.conversations.push_back(read_stored_head(files, folder = target.folder, target.file_name));
+  return listing;
+}
+
+int verify_sessions(const SessionsOptions& options, const SessionsPorts& ports) {
+  std::string folder;
+  auto listing = listing_to_verify(options, ports.files, folder);
+  if (!listing) return fail(ports, kBad, listing.error().message);
+  ProgressLine progress(options, ports, "verified", payload_bytes(*listing));
   FolderVerdict verdict;
   verdict.leftovers = std::move(listing->leftovers);
   for (const FolderConversation& stored : listing->conversations) {
     const Verification found =
-        verify_stored(files, options.path, stored.file_name, [&](uint64_t bytes) { progress.add(bytes); });
+        verify_stored(ports.files, folder, stored.file_name, [&](uint64_t bytes) { progress.add(bytes); });
     if (found.gone) continue;
     ++verdict.conversations;
     if (!found.problems.empty()) ++verdict.bad_conversations;
@@ -175,47 +119,93 @@ int verify_sessions(const SessionsOptions& options, FileSystem& files, Clock& cl
     for (const Problem& problem : found.problems) add_finding(verdict, problem, stored.file_name);
   }
   progress.clear();
-  out << (options.json ? verify_json(verdict) : verify_text(verdict));
+  ports.out << (options.json ? verify_json(verdict) : verify_text(verdict));
   return verdict.bad_conversations == 0 ? kDone : kBad;
 }
 
 // ---- command line
 
-void add_action(CLI::App& command, int& exit_status, SessionsAction action, const char* name,
-                const char* what) {
+CLI::App* add_action(CLI::App& command, int& exit_status, const std::shared_ptr<SessionsOptions>& options,
+                     const char* name, const char* what) {
   CLI::App* sub = command.add_subcommand(name, what);
-  auto options = std::make_shared<SessionsOptions>();
-  options->action = action;
-  const bool info = action == SessionsAction::info;
-  sub->add_option(info ? "PATH" : "DIR", options->path,
-                  info ? "folder of stored conversations, or one index or session file"
-                       : "folder of stored conversations")
+  const bool one_file = options->action == SessionsAction::info || options->action == SessionsAction::verify;
+  sub->add_option(one_file ? "PATH" : "DIR", options->path,
+                  one_file ? "folder of stored conversations, or one index or session file"
+                           : "folder of stored conversations")
       ->required()
       ->type_name("");
-  if (info)
-    sub->add_option("ID", options->id,
-                    "one conversation of the folder: 16 hex digits or a file name; all without it")
-        ->type_name("");
   sub->add_flag("--json", options->json, "print one JSON object");
   sub->callback([options, &exit_status] {
     PosixFileSystem files;
     PosixClock clock;
+    PosixRandom random;
     options->show_progress = ::isatty(STDERR_FILENO) == 1;
-    exit_status = run_sessions(*options, files, clock, std::cout, std::cerr);
+    exit_status = run_sessions(*options, {files, clock, random, std::cout, std::cerr});
   });
+  return sub;
+}
+
+std::shared_ptr<SessionsOptions> options_of(SessionsAction action) {
+  auto options = std::make_shared<SessionsOptions>();
+  options->action = action;
+  return options;
+}
+
+void add_info(CLI::App& command, int& exit_status) {
+  const auto options = options_of(SessionsAction::info);
+  CLI::App* sub = add_action(command, exit_status, options, "info",
+                             "everything about one conversation, or about each of a folder");
+  sub->add_option("ID", options->id,
+                  "one conversation of the folder: 16 hex digits or a file name; all without it")
+      ->type_name("");
+}
+
+std::string check_age(std::string& text) {
+  const auto age = parse_age(text);
+  return age.ok() ? std::string() : age.error().message;
+}
+
+void add_gc(CLI::App& command, int& exit_status) {
+  const auto options = options_of(SessionsAction::gc);
+  CLI::App* sub =
+      add_action(command, exit_status, options, "gc",
+                 "removes what nobody can use any more, and on demand what is old or too much; no "
+                 "server may use the folder meanwhile");
+  sub->add_flag("--dry-run", options->dry_run, "name what would be removed and why; change nothing");
+  sub->add_option("--older-than", options->older_than,
+                  "also conversations last used longer ago: days, or with a unit (30d, 12h, 90m)")
+      ->check(CLI::Validator(check_age, ""))
+      ->type_name("AGE");
+  sub->add_option("--budget-mib", options->budget_mib,
+                  "also the least recently used ones, until the rest takes no more MiB of disk")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 30))
+      ->type_name("MIB");
+}
+
+void add_export(CLI::App& command, int& exit_status) {
+  const auto options = options_of(SessionsAction::export_one);
+  CLI::App* sub =
+      add_action(command, exit_status, options, "export",
+                 "copies one conversation into a file of its own that holds everything, each byte checked");
+  sub->add_option("CONVERSATION", options->id, "16 hex digits or a file name")->required()->type_name("");
+  sub->add_option("FILE", options->target, "file to write")->required()->type_name("");
+  sub->add_flag("--force", options->force, "replace FILE if it is there");
 }
 
 }  // namespace
 
-int run_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock, std::ostream& out,
-                 std::ostream& err) {
+int run_sessions(const SessionsOptions& options, const SessionsPorts& ports) {
   switch (options.action) {
     case SessionsAction::list:
-      return list_sessions(options, files, clock, out, err);
+      return list_sessions(options, ports);
     case SessionsAction::info:
-      return show_session(options, files, clock, out, err);
+      return show_session(options, ports);
     case SessionsAction::verify:
-      return verify_sessions(options, files, clock, out, err);
+      return verify_sessions(options, ports);
+    case SessionsAction::gc:
+      return gc_sessions(options, ports);
+    case SessionsAction::export_one:
+      return export_session(options, ports);
   }
   return kWrongUse;
 }
@@ -223,12 +213,13 @@ int run_sessions(const SessionsOptions& options, FileSystem& files, Clock& clock
 void add_sessions_command(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand("sessions", "stored conversations, offline");
   command->require_subcommand(1);
-  add_action(*command, exit_status, SessionsAction::list, "list",
+  add_action(*command, exit_status, options_of(SessionsAction::list), "list",
              "what is stored: reads the heads of the indexes only");
-  add_action(*command, exit_status, SessionsAction::info, "info",
-             "everything about one conversation, or about each of a folder");
-  add_action(*command, exit_status, SessionsAction::verify, "verify",
+  add_info(*command, exit_status);
+  add_action(*command, exit_status, options_of(SessionsAction::verify), "verify",
              "reads every byte and names each bad file with its reason; exit status 1 if there is one");
+  add_gc(*command, exit_status);
+  add_export(*command, exit_status);
 }
 
 }  // namespace strata::cli

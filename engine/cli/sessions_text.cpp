@@ -33,14 +33,6 @@ std::string time_text(uint64_t wall_ns) {
   return {text.data(), length};
 }
 
-// A label comes from a file: it must not be able to steer the terminal.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; },
-      '?');
-  return text;
-}
-
 std::string state_text(const FolderConversation& stored) {
   if (!stored.problem) return stored.self_contained ? "ok, saved" : "ok";
   return printable(fmt::format("{}: {}: {}", label(stored.problem->reason), stored.problem->file_name,
@@ -204,6 +196,14 @@ std::string leftovers_text(const std::vector<Leftover>& leftovers) {
 }
 
 }  // namespace
+
+// A label comes from a file: it must not be able to steer the terminal.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; },
+      '?');
+  return text;
+}
 
 std::string size_text(uint64_t bytes) {
   constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "core/folder_check.hpp"
+#include "core/folder_gc.hpp"
 #include "core/manifest.hpp"
+#include "core/session_export.hpp"
 
 namespace strata::cli {
 
@@ -39,6 +41,13 @@ struct ConversationDetail {
 [[nodiscard]] std::string verify_text(const FolderVerdict& verdict);
 [[nodiscard]] std::string verify_json(const FolderVerdict& verdict);
 
-[[nodiscard]] std::string size_text(uint64_t bytes);  // "12.3 MiB"
+// `outcome` is null when nothing was removed, but only shown.
+[[nodiscard]] std::string gc_text(const GcPlan& plan, const GcOutcome* outcome);
+[[nodiscard]] std::string gc_json(const GcPlan& plan, const GcOutcome* outcome);
+[[nodiscard]] std::string export_text(const ExportReport& report, const std::string& target);
+[[nodiscard]] std::string export_json(const ExportReport& report, const std::string& target);
+
+[[nodiscard]] std::string printable(std::string text);  // cannot steer a terminal
+[[nodiscard]] std::string size_text(uint64_t bytes);    // "12.3 MiB"
 
 }  // namespace strata::cli

@@ -43,7 +43,8 @@ struct Engine::Batch {
   }
 };
 
-Engine::Engine(const EnginePorts& ports, EngineOptions options) : ports_(ports), options_(options) {
+Engine::Engine(const EnginePorts& ports, EngineOptions options)
+    : ports_(ports), options_(options), pacer_(options.prompt_tokens_while_answering) {
   publish_gauges();
 }
 
@@ -137,9 +138,18 @@ void Engine::add_answers(Batch& batch) {
       batch.add(*request, {&request->next, 1}, true);
 }
 
-void Engine::add_prompts(Batch& batch) {
-  const bool somebody_answers =
+// With so many answers in the batch. An answering slot that is being copied is in none, but waits all the
+// same.
+uint32_t Engine::prompt_budget(uint32_t answers) const {
+  if (answers > 0) return pacer_.budget(answers);
+  const bool somebody_waits =
       std::ranges::any_of(requests_, [](const RequestRef& open) { return open->phase == Phase::answering; });
+  return somebody_waits ? options_.prompt_tokens_while_answering : options_.prompt_tokens_alone;
+}
+
+// After the answers.
+void Engine::add_prompts(Batch& batch) {
+  const uint32_t budget = prompt_budget(static_cast<uint32_t>(batch.items.size()));
   std::vector<Request*> readers;
   std::vector<uint32_t> wanted;
   for (const RequestRef& request : requests_) {
@@ -149,8 +159,6 @@ void Engine::add_prompts(Batch& batch) {
     readers.push_back(request.get());
     wanted.push_back(limit - request->position);
   }
-  const uint32_t budget =
-      somebody_answers ? options_.prompt_tokens_while_answering : options_.prompt_tokens_alone;
   const std::vector<uint32_t> given = share_prompt_tokens(budget, wanted, steps_);
   for (size_t i = 0; i < readers.size(); ++i) {
     if (given[i] == 0) continue;
@@ -184,20 +192,24 @@ bool Engine::decode(Batch& batch) {
     if (batch.items.size() == 1) fail(*batch.owners.front(), decoded.error());
     return batch.items.size() == 1;
   }
-  observe_rate(batch, ports_.clock.monotonic_ns() - begin_ns);
+  observe(batch, ports_.clock.monotonic_ns() - begin_ns);
   for (size_t i = 0; i < batch.items.size(); ++i)
     advance(*batch.owners[i], batch.items[i].tokens, batch.logits[i]);
   return true;
 }
 
-// Steps that also answer say nothing about the speed of reading.
-void Engine::observe_rate(const Batch& batch, uint64_t duration_ns) {
-  uint32_t tokens = 0;
+// Steps that also answer say nothing about the speed of reading, but how much a read makes an answer wait.
+void Engine::observe(const Batch& batch, uint64_t duration_ns) {
+  uint32_t answers = 0;
+  uint32_t prompt_tokens = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
-    if (batch.owners[i]->phase == Phase::answering) return;
-    tokens += static_cast<uint32_t>(batch.items[i].tokens.size());
+    if (batch.owners[i]->phase == Phase::answering)
+      ++answers;
+    else
+      prompt_tokens += static_cast<uint32_t>(batch.items[i].tokens.size());
   }
-  ports_.tiers.observe_prompt(tokens, duration_ns);
+  if (answers > 0) return pacer_.observe(answers, prompt_tokens, duration_ns);
+  ports_.tiers.observe_prompt(prompt_tokens, duration_ns);
 }
 
 // One request's fault must not end the others: whoever fails alone fails for itself.

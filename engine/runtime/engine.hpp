@@ -1,6 +1,7 @@
 // Engine: a step machine over all open requests. Each step moves every transfer, places what can be placed,
 // and decodes one batch: the next token of every answering slot and a bounded part of the prompts being read,
-// so that a long prompt never stops another slot's tokens. No call waits for one request.
+// so that a long prompt never stops another slot's tokens, nor makes them wait much longer (PromptPacer). No
+// call waits for one request.
 //
 // The last generated token of an answer is never decoded: the slot then holds prompt + generated − 1 tokens,
 // which is a prefix of whatever the next turn's prompt continues the answer with, and costs that turn one
@@ -25,14 +26,15 @@
 #include "core/random.hpp"
 #include "core/sampling.hpp"
 #include "engine/runtime/event_sink.hpp"
+#include "engine/runtime/prompt_pacer.hpp"
 #include "tiers/tier_stack.hpp"
 
 namespace strata {
 
 struct EngineOptions {
   uint32_t prompt_tokens_while_answering =
-      64;                              // in one step, over all slots, while somebody waits for the next token
-  uint32_t prompt_tokens_alone = 256;  // otherwise
+      64;  // at most in one step, over all slots, while somebody waits for a token
+  uint32_t prompt_tokens_alone = 256;           // otherwise
   uint64_t progress_interval_ns = 500'000'000;  // between two PP events of one request
 };
 
@@ -88,8 +90,9 @@ class Engine {
   Batch compose_batch();
   void add_answers(Batch& batch);
   void add_prompts(Batch& batch);
+  [[nodiscard]] uint32_t prompt_budget(uint32_t answers) const;
   bool decode(Batch& batch);
-  void observe_rate(const Batch& batch, uint64_t duration_ns);
+  void observe(const Batch& batch, uint64_t duration_ns);
   void decode_one_by_one(const Batch& batch);
   void advance(Request& request, std::span<const Token> tokens, std::span<const float> logits);
   void prompt_finished(Request& request, std::span<const float> logits);
@@ -105,6 +108,7 @@ class Engine {
   EnginePorts ports_;
   EngineOptions options_;
   std::vector<RequestRef> requests_;  // in the order of arrival
+  PromptPacer pacer_;
   uint64_t steps_ = 0;
 };
 

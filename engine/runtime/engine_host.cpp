@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/limits.hpp"
@@ -11,9 +12,11 @@
 #include "core/posix/memory_probe.hpp"
 #include "core/posix/page_source.hpp"
 #include "core/posix/random.hpp"
+#include "engine/runtime/disk_route.hpp"
 #include "engine/runtime/model_file.hpp"
 #include "engine/runtime/model_identity.hpp"
 #include "engine/runtime/writer_thread.hpp"
+#include "tiers/conversation_folder.hpp"
 
 namespace strata {
 namespace {
@@ -83,6 +86,8 @@ struct EngineHost::Parts {
       : settings(wanted), log(log_port), registry(log_port, clock) {}
 
   Status make_model();
+  std::vector<IoCandidate> io_candidates() const;
+  DiskRoute route();
   Status make_disk(std::function<void()> wake);
   Status make_tiers();
   void announce() const;
@@ -105,9 +110,18 @@ struct EngineHost::Parts {
   std::unique_ptr<TierStack> tiers;
 };
 
+// Learned positions end where training ended. Less than was asked for would surprise in the middle of a
+// conversation.
+Status check_context(uint32_t asked, uint32_t possible) {
+  if (asked <= possible) return {};
+  return make_error(ErrorCode::invalid,
+                    fmt::format("--context {}: this model's context ends at {} tokens", asked, possible));
+}
+
 Status EngineHost::Parts::make_model() {
   STRATA_ASSIGN(device, registry.make_device(settings.device, {}));
   STRATA_ASSIGN(model, registry.make_model(model_plugin(settings), model_options(settings), *device));
+  STRATA_TRY(check_context(settings.context_tokens, model->info().context_tokens));
   STRATA_ASSIGN(identity, identity_of(*model, files));
   const uint64_t bytes = conversation_bytes(*model);
   if (const auto warning = budget_warning(settings.tiers, bytes, model->info().context_tokens))
@@ -115,10 +129,44 @@ Status EngineHost::Parts::make_model() {
   return {};
 }
 
+// The queues by which this engine could reach its disk, best first.
+std::vector<IoCandidate> EngineHost::Parts::io_candidates() const {
+  if (settings.io != "auto") return {{settings.io, {}}};
+  std::vector<PluginDescription> plugins = registry.list();
+  std::erase_if(plugins, [](const PluginDescription& plugin) { return plugin.kind != STRATA_KIND_IO; });
+  std::ranges::stable_sort(plugins, std::greater(), &PluginDescription::probe);
+  std::vector<IoCandidate> candidates;
+  for (const PluginDescription& plugin : plugins)
+    candidates.push_back({"io_" + plugin.name, plugin.unavailable});
+  return candidates;
+}
+
+// Tried in the folder itself, unless another process is at work there: the disk tier will say so.
+DiskRoute EngineHost::Parts::route() {
+  const std::vector<IoCandidate> candidates = io_candidates();
+  const auto usable = std::ranges::find(candidates, std::string(), &IoCandidate::unavailable);
+  const DiskRoute untried{usable == candidates.end() ? settings.io : usable->name, true, {}};
+  const std::string& folder = settings.tiers.disk_folder;
+  if (usable == candidates.end() || !create_conversation_folder(files, folder).ok()) return untried;
+  const auto lock = files.lock(folder + "/LOCK");
+  if (!lock.ok()) return untried;
+  const DiskRoute chosen = choose_disk_route(
+      files, folder, candidates, [this](const std::string& name) { return registry.make_io(name, {}); });
+  files.unlock(*lock);
+  return chosen;
+}
+
 Status EngineHost::Parts::make_disk(std::function<void()> wake) {
   if (settings.tiers.disk_folder.empty()) return {};
-  STRATA_ASSIGN(reader, registry.make_io(settings.io, {}));
-  STRATA_ASSIGN(writer_io, registry.make_io(settings.io, {}));
+  const DiskRoute chosen = route();
+  if (!chosen.note.empty()) log.write(LogLevel::warning, "strata: conversation disk: " + chosen.note);
+  if (!chosen.direct) files.refuse_direct();
+  metrics.describe("strata_disk_route",
+                   "How the disk is reached: by which I/O queue, past the page cache or through it.");
+  metrics.set("strata_disk_route",
+              fmt::format("io=\"{}\",caching=\"{}\"", chosen.io, chosen.direct ? "direct" : "buffered"), 1);
+  STRATA_ASSIGN(reader, registry.make_io(chosen.io, {}));
+  STRATA_ASSIGN(writer_io, registry.make_io(chosen.io, {}));
   writer = std::make_unique<WriterThread>(files, *writer_io, clock, log, std::move(wake));
   return {};
 }

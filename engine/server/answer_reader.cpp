@@ -38,6 +38,11 @@ std::optional<AnswerContent> content_of(const std::string& message) {
   return content;
 }
 
+// The reader always reads the whole text. Of a long answer it is asked again when this share has come to it,
+// so that the work for each token is bounded, not its length: up to 2 KiB for every piece, at 100 KiB for
+// every ten tokens or so.
+constexpr size_t kLeastShare = 2048;
+
 // What `now` adds to `given`; nothing where it is no continuation.
 std::string take_new(std::string& given, const std::string& now) {
   if (now.size() <= given.size() || !now.starts_with(given)) return {};
@@ -57,6 +62,8 @@ AnswerDelta AnswerReader::feed(std::string_view text) {
   text_ += text;
   if (!options_.incremental || text.empty()) return {};
   if (!options_.parser) return give({text_, {}, {}});
+  if (text_.size() - parsed_ < text_.size() / kLeastShare) return {};
+  parsed_ = text_.size();
   const std::optional<AnswerContent> now = parse(false);
   return now ? give(*now) : AnswerDelta{};
 }
@@ -77,6 +84,7 @@ AnswerDelta AnswerReader::give(const AnswerContent& now) {
   delta.text = take_new(given_.text, now.text);
   for (size_t i = 0; i < now.tool_calls.size(); ++i) {
     if (i == given_.tool_calls.size() && now.tool_calls[i].name.empty()) break;  // not yet known
+    if (i > 0 && options_.one_call) break;
     give_call(i, now.tool_calls[i], delta);
   }
   return delta;

@@ -20,6 +20,7 @@ class AnswerReader {
     std::optional<std::string> parser;         // ChatPrompt::parser
     bool incremental = true;                   // false: nothing is said before finish()
     std::function<std::string()> new_call_id;  // for calls that the model gives no id
+    bool one_call = false;                     // parallel_tool_calls: false. Grammars do not always see to it
   };
   AnswerReader(Model& model, Options options) : model_(model), options_(std::move(options)) {}
 
@@ -35,6 +36,7 @@ class AnswerReader {
   Model& model_;
   Options options_;
   std::string text_;
+  size_t parsed_ = 0;  // of it, bytes that the model's reader has seen
   AnswerContent given_;
 };
 

@@ -117,44 +117,26 @@ json::array read_turns(JsonReader& request) {
     request.refuse("messages", messages == nullptr ? "is missing" : "is empty");
     return turns;
   }
-  for (size_t i = 0; i < messages->size() && !request.error(); ++i) {
-    const std::string where = fmt::format("messages[{}]", i);
-    const json::value& value = (*messages)[i];
-    if (!value.is_object()) {
-      request.refuse(where, "must be an object");
-      break;
-    }
-    JsonReader message(value.get_object(), request.name(where) + ".");
+  request.each("messages", [&turns](JsonReader& message) {
     const std::string role = message.required_text("role");
     if (!message.error() && role != "user" && role != "assistant" && role != "system")
       message.refuse("role", "must be user or assistant");
     if (!message.error()) MessageTranslator(message, role, turns).translate();
-    if (message.error()) request.fail(*message.error());
-  }
+  });
   return turns;
 }
 
 json::array read_tools(JsonReader& request) {
   json::array tools;
-  const json::array* given = request.array("tools");
-  for (size_t i = 0; given != nullptr && i < given->size() && !request.error(); ++i) {
-    const std::string where = fmt::format("tools[{}]", i);
-    const json::value& value = (*given)[i];
-    if (!value.is_object()) {
-      request.refuse(where, "must be an object");
-      break;
-    }
-    JsonReader tool(value.get_object(), request.name(where) + ".");
+  request.each("tools", [&tools](JsonReader& tool) {
     const std::string type = tool.text("type").value_or("custom");
     if (type != "custom")
       tool.refuse("type", fmt::format("is \"{}\": only tools with an input_schema of their own", type));
     const std::string name = tool.required_text("name");
-    const json::object* schema = tool.object("input_schema");
-    if (schema == nullptr) tool.refuse("input_schema", "is missing");
+    if (tool.object("input_schema") == nullptr) tool.refuse("input_schema", "is missing");
     (void)tool.text("description");
-    if (tool.error()) request.fail(*tool.error());
     tools.push_back(chat_tool(name, tool.find("description"), tool.find("input_schema")));
-  }
+  });
   return tools;
 }
 

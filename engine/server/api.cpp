@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view kSlotPrefix = "/slots/";
 constexpr std::string_view kStoredPrefix = "/v1/responses/";
+constexpr std::string_view kModelPrefix = "/v1/models/";
 
 bool is_json(std::string_view content_type) {
   std::string type(content_type.substr(0, content_type.find(';')));
@@ -46,6 +47,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"/v1/health", "GET", Access::open, Needs::nothing, &Api::health},
       {"/v1/models", "GET", Access::open, Needs::loaded, &Api::models},
       {"/models", "GET", Access::open, Needs::loaded, &Api::models},
+      {kModelPrefix, "GET", Access::open, Needs::loaded, &Api::one_model},
       {"/", "GET", Access::open, Needs::loaded, &Api::page},
       {"/v1/chat/completions", "POST", Access::keyed, Needs::loaded, &Api::chat_completions},
       {"/chat/completions", "POST", Access::keyed, Needs::loaded, &Api::chat_completions},

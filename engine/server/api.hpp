@@ -69,6 +69,7 @@ class Api final : public HttpHandler {
   void complete(const ExchangePtr& exchange, CompletionRequest request, std::unique_ptr<AnswerFormat> format);
   void health(const ExchangePtr& exchange);
   void models(const ExchangePtr& exchange);
+  void one_model(const ExchangePtr& exchange);
   void props(const ExchangePtr& exchange);
   void slots(const ExchangePtr& exchange);
   void slot_action(const ExchangePtr& exchange);
@@ -82,6 +83,8 @@ class Api final : public HttpHandler {
   [[nodiscard]] std::string new_id(std::string_view prefix);  // "prefix" and 32 hex digits
   [[nodiscard]] CompletionHead new_head(bool chat);
   [[nodiscard]] ChatSupport chat_support() const;
+  // Nothing when the name means the model that is here.
+  [[nodiscard]] std::optional<ApiError> refuse_model(std::string_view name) const;
   [[nodiscard]] ModelView model_view() const;
   [[nodiscard]] ServerView server_view() const;
   [[nodiscard]] std::vector<TaskView> tasks() const;

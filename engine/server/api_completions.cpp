@@ -98,6 +98,7 @@ void Api::stored_response(const ExchangePtr& exchange) {
 
 void Api::complete(const ExchangePtr& exchange, CompletionRequest request,
                    std::unique_ptr<AnswerFormat> format) {
+  if (auto refused = refuse_model(request.model); refused) return respond_error(*exchange, *refused);
   if (request.slot >= static_cast<int64_t>(ports_.supervisor.slots()))
     return respond_error(*exchange,
                          invalid_request(fmt::format("\"id_slot\": there is no slot {}", request.slot)));
@@ -136,6 +137,15 @@ CompletionHead Api::new_head(bool chat) {
   head.model = model_view().name;
   head.fingerprint = fingerprint();
   return head;
+}
+
+// Most clients of local servers send a name that means nothing here, so any name is served by the one model
+// there is. Whoever names the model (--alias) wants names to mean something.
+std::optional<ApiError> Api::refuse_model(std::string_view name) const {
+  const bool known = name.empty() || name == options_.alias || name == ports_.model.info().name;
+  if (known || options_.alias.empty()) return std::nullopt;
+  return ApiError{
+      404, fmt::format("the model \"{}\" does not exist; this server has \"{}\"", name, options_.alias)};
 }
 
 ChatSupport Api::chat_support() const {

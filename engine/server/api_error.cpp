@@ -11,9 +11,11 @@ ApiError not_supported(std::string message) { return {501, std::move(message)}; 
 ApiError unavailable(std::string message) { return {503, std::move(message)}; }
 ApiError server_error(std::string message) { return {500, std::move(message)}; }
 
+// Agents and the libraries below them recognise it by "exceeds the available context size".
 ApiError exceeds_context(uint32_t prompt_tokens, uint32_t context) {
-  ApiError error = invalid_request(fmt::format(
-      "the prompt has {} tokens, which does not fit the context of {} tokens", prompt_tokens, context));
+  ApiError error = invalid_request(
+      fmt::format("the prompt has {} tokens, which exceeds the available context size of {} tokens",
+                  prompt_tokens, context));
   error.prompt_tokens = prompt_tokens;
   error.context = context;
   return error;

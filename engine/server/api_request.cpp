@@ -4,6 +4,7 @@
 
 #include <boost/json/array.hpp>
 #include <limits>
+#include <utility>
 
 #include "core/limits.hpp"
 #include "engine/server/json_reader.hpp"
@@ -20,10 +21,15 @@ constexpr size_t kMaxStopBytes = 1024;
 constexpr double kMaxTemperature = 100;
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-template <class T>
-ApiResult<T> finish(const JsonReader& reader, T&& value) {
+// Parses the body, has it read, and answers with what was read or with the first thing that was wrong.
+template <class Read>
+auto parsed(std::string_view body, Read read) -> ApiResult<decltype(read(std::declval<JsonReader&>()))> {
+  const auto document = parse_json(body);
+  if (!document) return tl::unexpected(document.error());
+  JsonReader reader(document->get_object(), "");
+  auto value = read(reader);
   if (reader.error()) return tl::unexpected(*reader.error());
-  return std::forward<T>(value);
+  return value;
 }
 
 // −1 is what clients send for "no limit" and "choose for me".
@@ -97,7 +103,7 @@ void read_stream(JsonReader& reader, CompletionRequest& request) {
 }
 
 void read_common(JsonReader& reader, CompletionRequest& request, ChatSupport support) {
-  (void)reader.text("model");  // the type is checked; there is one model
+  request.model = reader.text("model").value_or(std::string());
   read_sampling(reader, request.sampling);
   read_stop(reader, request.stop);
   read_stream(reader, request);
@@ -107,7 +113,7 @@ void read_common(JsonReader& reader, CompletionRequest& request, ChatSupport sup
       static_cast<SlotId>(reader.integer("id_slot", -1, std::numeric_limits<SlotId>::max()).value_or(-1));
   request.cache_prompt = reader.boolean("cache_prompt").value_or(true);
   request.ignore_eos = reader.boolean("ignore_eos").value_or(false);
-  if (const auto grammar = reader.text("grammar"); grammar && !request.chat) request.grammar = *grammar;
+  request.grammar = reader.text("grammar").value_or(std::string());
   refuse_unsupported(reader, request.chat, support);
 }
 
@@ -151,10 +157,6 @@ void read_prompt(JsonReader& reader, CompletionRequest& request) {
   request.prompt_tokens = read_tokens(reader, "prompt", array);
 }
 
-}  // namespace
-
-namespace {
-
 CompletionRequest read_chat(JsonReader& reader, std::string_view body, ChatSupport support) {
   CompletionRequest request;
   request.chat = true;
@@ -164,82 +166,70 @@ CompletionRequest read_chat(JsonReader& reader, std::string_view body, ChatSuppo
   return request;
 }
 
+CompletionRequest read_text(JsonReader& reader, ChatSupport support) {
+  CompletionRequest request;
+  read_prompt(reader, request);
+  read_common(reader, request, support);
+  return request;
+}
+
 }  // namespace
 
 ApiResult<CompletionRequest> parse_chat_completion(std::string_view body, ChatSupport support) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  CompletionRequest request = read_chat(reader, body, support);
-  read_common(reader, request, support);
-  read_chat_logprobs(reader, request);
-  return finish(reader, std::move(request));
+  return parsed(body, [&](JsonReader& reader) {
+    CompletionRequest request = read_chat(reader, body, support);
+    read_common(reader, request, support);
+    read_chat_logprobs(reader, request);
+    request.parallel_calls = reader.boolean("parallel_tool_calls").value_or(true);
+    return request;
+  });
 }
 
 ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  CompletionRequest request = read_chat(reader, body, support);
-  return finish(reader, std::move(request));
+  return parsed(body, [&](JsonReader& reader) { return read_chat(reader, body, support); });
 }
 
 ApiResult<CompletionRequest> parse_text_completion(std::string_view body, ChatSupport support) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  CompletionRequest request;
-  read_prompt(reader, request);
-  read_common(reader, request, support);
-  if (const auto top = reader.integer("logprobs", 0, kMaxLogprobs))
-    request.sampling.logprobs = static_cast<uint32_t>(*top);
-  return finish(reader, std::move(request));
+  return parsed(body, [&](JsonReader& reader) {
+    CompletionRequest request = read_text(reader, support);
+    if (const auto top = reader.integer("logprobs", 0, kMaxLogprobs))
+      request.sampling.logprobs = static_cast<uint32_t>(*top);
+    return request;
+  });
 }
 
 ApiResult<CompletionRequest> parse_native_completion(std::string_view body, ChatSupport support) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  CompletionRequest request;
-  read_prompt(reader, request);
-  read_common(reader, request, support);
-  if (const auto top = reader.integer("n_probs", 0, kMaxLogprobs); top && *top > 0)
-    request.sampling.logprobs = static_cast<uint32_t>(*top);
-  // Chunks always carry the ids of their text.
-  request.return_tokens = reader.boolean("return_tokens").value_or(false) || request.stream;
-  return finish(reader, std::move(request));
+  return parsed(body, [&](JsonReader& reader) {
+    CompletionRequest request = read_text(reader, support);
+    if (const auto top = reader.integer("n_probs", 0, kMaxLogprobs); top && *top > 0)
+      request.sampling.logprobs = static_cast<uint32_t>(*top);
+    // Chunks always carry the ids of their text.
+    request.return_tokens = reader.boolean("return_tokens").value_or(false) || request.stream;
+    return request;
+  });
 }
 
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  TokenizeRequest request;
-  request.content = reader.required_text("content");
-  request.add_special = reader.boolean("add_special").value_or(false);
-  request.parse_special = reader.boolean("parse_special").value_or(true);
-  request.with_pieces = reader.boolean("with_pieces").value_or(false);
-  return finish(reader, std::move(request));
+  return parsed(body, [](JsonReader& reader) {
+    TokenizeRequest request;
+    request.content = reader.required_text("content");
+    request.add_special = reader.boolean("add_special").value_or(false);
+    request.parse_special = reader.boolean("parse_special").value_or(true);
+    request.with_pieces = reader.boolean("with_pieces").value_or(false);
+    return request;
+  });
 }
 
 ApiResult<std::vector<Token>> parse_detokenize(std::string_view body) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  std::vector<Token> tokens;
-  if (const json::array* array = reader.array("tokens"); array != nullptr)
-    tokens = read_tokens(reader, "tokens", *array);
-  else
-    reader.refuse("tokens", "is missing");
-  return finish(reader, std::move(tokens));
+  return parsed(body, [](JsonReader& reader) {
+    const json::array* array = reader.array("tokens");
+    if (array == nullptr) reader.refuse("tokens", "is missing");
+    return array == nullptr ? std::vector<Token>() : read_tokens(reader, "tokens", *array);
+  });
 }
 
 ApiResult<std::string> parse_slot_file(std::string_view body) {
-  const auto parsed = parse_json(body);
-  if (!parsed) return tl::unexpected(parsed.error());
-  JsonReader reader(parsed->get_object(), "");
-  std::string name = reader.required_text("filename");
-  return finish(reader, std::move(name));
+  return parsed(body, [](JsonReader& reader) { return reader.required_text("filename"); });
 }
 
 }  // namespace strata

@@ -16,6 +16,7 @@
 namespace strata {
 
 struct CompletionRequest {
+  std::string model;  // as the client names it; may be empty
   bool chat = false;
   std::vector<ChatMessage> messages;  // chat: roles system, user, assistant, tool
   std::string chat_json;              // chat: the request for Model::chat_format; empty without a chat model
@@ -24,10 +25,11 @@ struct CompletionRequest {
   std::optional<uint32_t> max_tokens;  // absent: what the context leaves
   lines::SamplingParams sampling;      // logprobs included
   std::vector<std::string> stop;
-  std::string grammar;  // text completions; a chat's goes through its format
+  std::string grammar;  // the client's own; a chat format may have another one, which goes first
   SlotId slot = kNoSlot;
   bool cache_prompt = true;
   bool ignore_eos = false;
+  bool parallel_calls = true;
   bool stream = false;
   bool include_usage = false;
   bool return_progress = false;

@@ -117,6 +117,17 @@ void Api::models(const ExchangePtr& exchange) {
   respond_json(*exchange, models_body(model_view(), ports_.model.info()));
 }
 
+void Api::one_model(const ExchangePtr& exchange) {
+  const std::string_view path = exchange->request().path;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const ModelView view = model_view();
+  if (name != view.name && name != ports_.model.info().name)
+    return respond_error(
+        *exchange,
+        {404, fmt::format("the model \"{}\" does not exist; this server has \"{}\"", name, view.name)});
+  respond_json(*exchange, model_body(view, ports_.model.info()));
+}
+
 void Api::props(const ExchangePtr& exchange) {
   ModelView view = model_view();
   view.chat_template = ports_.model.chat_template();

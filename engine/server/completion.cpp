@@ -34,7 +34,7 @@ Completion::Completion(Ports ports, CompletionRequest request, Plan plan)
       plan_(std::move(plan)),
       request_(without_prompt(std::move(request))),
       stops_(joined(request_.stop, plan_.model_stops)),
-      reader_(ports_.model, {plan_.parser, request_.stream, ports_.new_call_id}),
+      reader_(ports_.model, {plan_.parser, request_.stream, ports_.new_call_id, !request_.parallel_calls}),
       last_write_ns_(ports_.clock.monotonic_ns()) {}
 
 // ---- the stream

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/parse_options.hpp>
 #include <cmath>
@@ -104,6 +105,18 @@ const json::array* JsonReader::array(std::string_view key) {
   const json::value* value = find(key);
   if (value != nullptr && !value->is_array()) refuse(key, "must be an array");
   return value == nullptr ? nullptr : value->if_array();
+}
+
+void JsonReader::each(std::string_view key, const std::function<void(JsonReader& entry)>& read) {
+  const json::array* entries = array(key);
+  for (size_t i = 0; entries != nullptr && i < entries->size() && !error_; ++i) {
+    const std::string where = fmt::format("{}[{}]", key, i);
+    const json::object* object = (*entries)[i].if_object();
+    if (object == nullptr) return refuse(where, "must be an object");
+    JsonReader entry(*object, name(where) + ".");
+    read(entry);
+    if (entry.error()) fail(*entry.error());
+  }
 }
 
 const json::object* JsonReader::object(std::string_view key) {

@@ -6,6 +6,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ class JsonReader {
   std::string required_text(std::string_view key);
   const boost::json::array* array(std::string_view key);
   const boost::json::object* object(std::string_view key);
+  // Each entry of the array in turn, which must be an object, through a reader of its own; ends at the first
+  // error.
+  void each(std::string_view key, const std::function<void(JsonReader& entry)>& read);
 
   [[nodiscard]] const boost::json::object& all() const { return object_; }
 

@@ -109,17 +109,7 @@ std::vector<ChatMessage> read_messages(JsonReader& request) {
     request.refuse("messages", messages == nullptr ? "is missing" : "is empty");
     return turns;
   }
-  for (size_t i = 0; i < messages->size() && !request.error(); ++i) {
-    const json::value& value = (*messages)[i];
-    const std::string where = fmt::format("messages[{}]", i);
-    if (!value.is_object()) {
-      request.refuse(where, "must be an object");
-      break;
-    }
-    JsonReader message(value.get_object(), request.name(where) + ".");
-    turns.push_back(read_message(message));
-    if (message.error()) request.fail(*message.error());
-  }
+  request.each("messages", [&turns](JsonReader& message) { turns.push_back(read_message(message)); });
   return turns;
 }
 

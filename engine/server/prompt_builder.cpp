@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "core/json_writer.hpp"
 #include "core/limits.hpp"
 #include "engine/server/chat_beginnings.hpp"
 
@@ -58,22 +60,35 @@ std::vector<size_t> formatted_offsets(Model& model, const CompletionRequest& req
   return offsets;
 }
 
-// Tokenizes piece by piece: a border counts only where the pieces' tokens are those of the whole text. One
-// pass over the text, however many borders there are.
+// Tokens that the tokens of this beginning have in common with those of the whole text.
+size_t common_tokens(Model& model, std::string_view beginning, const std::vector<Token>& tokens) {
+  const auto own = model.tokenize(beginning, true, true);
+  if (!own.ok()) return 0;
+  const auto differ = std::ranges::mismatch(*own, tokens);
+  return static_cast<size_t>(differ.in1 - own->begin());
+}
+
+// Tokenizes piece by piece: one pass over the text, however many borders there are. Where the pieces' tokens
+// are not those of the whole text (one lies across the border, or a text's begin has a token of its own) the
+// border moves to the last token before, which costs a pass of its own: done for the first and the last ones.
 std::vector<uint32_t> token_borders(Model& model, std::string_view text, const std::vector<size_t>& offsets,
                                     const std::vector<Token>& tokens) {
   std::vector<uint32_t> borders;
   size_t begin = 0;
   size_t position = 0;
-  for (const size_t end : offsets) {
-    const auto piece = model.tokenize(text.substr(begin, end - begin), begin == 0, true);
-    if (!piece.ok() || piece->size() > tokens.size() - position) break;
-    if (!std::equal(piece->begin(), piece->end(), tokens.begin() + static_cast<std::ptrdiff_t>(position)))
-      break;
-    position += piece->size();
-    begin = end;
-    if (position > 0 && position < tokens.size() && (borders.empty() || position > borders.back()))
-      borders.push_back(static_cast<uint32_t>(position));
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const auto piece = model.tokenize(text.substr(begin, offsets[i] - begin), begin == 0, true);
+    if (!piece.ok()) break;
+    const std::span<const Token> rest = std::span(tokens).subspan(position);
+    size_t border = 0;
+    if (piece->size() <= rest.size() && std::equal(piece->begin(), piece->end(), rest.begin())) {
+      border = position += piece->size();
+      begin = offsets[i];
+    } else if (i == 0 || i + kMaxFormattedBorders > offsets.size()) {
+      border = common_tokens(model, text.substr(0, offsets[i]), tokens);
+    }
+    if (border > 0 && border < tokens.size() && (borders.empty() || border > borders.back()))
+      borders.push_back(static_cast<uint32_t>(border));
   }
   return borders;
 }
@@ -97,6 +112,17 @@ ApiResult<Prompt> tokenized(Model& model, std::string_view text, const std::vect
   Prompt prompt{std::move(*tokens), {}};
   prompt.borders = token_borders(model, text, offsets, prompt.tokens);
   return checked(model, std::move(prompt));
+}
+
+// A grammar of the client's that cannot be parsed is the request's fault, which the engine could only say as
+// its own.
+std::optional<ApiError> refuse_grammar(Model& model, const std::string& grammar) {
+  if (grammar.empty() || !model.info().sampling) return std::nullopt;
+  JsonWriter params;
+  params.begin_object().member("grammar", grammar).end_object();
+  const auto sampler = model.make_sampler(params.take());
+  if (sampler.ok()) return std::nullopt;
+  return from_model(with_context(sampler.error(), "grammar"));
 }
 
 ApiResult<Prompt> build_formatted(Model& model, const CompletionRequest& request) {
@@ -125,6 +151,8 @@ ApiResult<std::string> render_prompt(Model& model, const CompletionRequest& requ
 }
 
 ApiResult<Prompt> build_prompt(Model& model, const CompletionRequest& request) {
+  if (auto refused = refuse_grammar(model, request.grammar); refused)
+    return tl::unexpected(*std::move(refused));
   if (request.prompt_tokens) return checked(model, {*request.prompt_tokens, {}});
   if (!request.chat_json.empty()) return build_formatted(model, request);
   const ApiResult<std::string> text = render_prompt(model, request);

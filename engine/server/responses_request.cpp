@@ -97,22 +97,13 @@ json::array read_input(JsonReader& request) {
 // Tools that only the maker's own service can run are left out: the model is not told of them.
 json::array read_tools(JsonReader& request) {
   json::array tools;
-  const json::array* given = request.array("tools");
-  for (size_t i = 0; given != nullptr && i < given->size() && !request.error(); ++i) {
-    const std::string where = fmt::format("tools[{}]", i);
-    if (!(*given)[i].is_object()) {
-      request.refuse(where, "must be an object");
-      break;
-    }
-    JsonReader tool((*given)[i].get_object(), request.name(where) + ".");
-    if (const std::string type = tool.required_text("type"); type == "function") {
-      const std::string name = tool.required_text("name");
-      (void)tool.text("description");
-      (void)tool.object("parameters");
-      tools.push_back(chat_tool(name, tool.find("description"), tool.find("parameters")));
-    }
-    if (tool.error()) request.fail(*tool.error());
-  }
+  request.each("tools", [&tools](JsonReader& tool) {
+    if (tool.required_text("type") != "function") return;
+    const std::string name = tool.required_text("name");
+    (void)tool.text("description");
+    (void)tool.object("parameters");
+    tools.push_back(chat_tool(name, tool.find("description"), tool.find("parameters")));
+  });
   return tools;
 }
 

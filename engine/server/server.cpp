@@ -88,16 +88,25 @@ class Server {
       exit_status_ = fail(reason);
       io_.stop();
     };
+    supervisor_.on_first_ready = [this] { announce(); };
+    log_.write(LogLevel::info,
+               fmt::format("strata: loading the model; until it is ready {}/health answers 503", address()));
     if (const Status started = supervisor_.start(); !started.ok()) return fail(started.error().message);
     await_signal();
     tick();
-    fmt::print("strata: listening on http://{}:{}\n", shown_host(options_.host), http_.port());
-    std::fflush(stdout);
     io_.run();
     return exit_status_;
   }
 
  private:
+  std::string address() const { return fmt::format("http://{}:{}", shown_host(options_.host), http_.port()); }
+
+  // What waits for this line may send its first request: the engine is ready and has said what it took in.
+  void announce() {
+    fmt::print("strata: listening on {}\n", address());
+    std::fflush(stdout);
+  }
+
   int fail(const std::string& reason) {
     log_.write(LogLevel::error, "strata: " + reason);
     return 1;

@@ -38,7 +38,8 @@ struct ServerOptions {
   uint32_t body_idle_timeout_ms = 30'000;
 };
 
-// Prints "strata: listening on http://HOST:PORT" on stdout once it accepts connections.
+// Prints "strata: listening on http://HOST:PORT" on stdout once the engine is ready. Connections are accepted
+// before that, so that /health can be asked; the log names the address at once.
 int run_server(const ServerOptions& options, Model& vocabulary, Log& log);
 
 }  // namespace strata

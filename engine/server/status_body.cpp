@@ -62,18 +62,29 @@ void add_metric(std::string& text, const char* name, const char* type, const cha
   text += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, type, help, value);
 }
 
-}  // namespace
-
-std::string models_body(const ModelView& view, const ModelInfo& info) {
-  JsonWriter json;
-  json.begin_object().member("object", "list").key("data").begin_array().begin_object();
-  json.member("id", view.name)
+void write_model(JsonWriter& json, const ModelView& view, const ModelInfo& info) {
+  json.begin_object()
+      .member("id", view.name)
       .member("object", "model")
       .member("created", view.created_s)
       .member("owned_by", "strata");
   json.key("meta").begin_object().member("n_vocab", info.vocabulary).member("n_ctx", view.context);
-  json.member("n_params", info.parameters).member("size", info.weight_bytes).end_object();
-  json.end_object().end_array().end_object();
+  json.member("n_params", info.parameters).member("size", info.weight_bytes).end_object().end_object();
+}
+
+}  // namespace
+
+std::string models_body(const ModelView& view, const ModelInfo& info) {
+  JsonWriter json;
+  json.begin_object().member("object", "list").key("data").begin_array();
+  write_model(json, view, info);
+  json.end_array().end_object();
+  return json.take();
+}
+
+std::string model_body(const ModelView& view, const ModelInfo& info) {
+  JsonWriter json;
+  write_model(json, view, info);
   return json.take();
 }
 

@@ -39,6 +39,7 @@ struct ModelView {
 };
 
 [[nodiscard]] std::string models_body(const ModelView& view, const ModelInfo& info);
+[[nodiscard]] std::string model_body(const ModelView& view, const ModelInfo& info);
 [[nodiscard]] std::string props_body(const ModelView& view, const std::string& build_info);
 [[nodiscard]] std::string slots_body(const EngineStatus& status, const std::vector<TaskView>& tasks);
 [[nodiscard]] std::string status_body(const EngineStatus* status, const std::vector<TaskView>& tasks,

@@ -86,7 +86,9 @@ void Supervisor::on_end(const std::string& how) {
   if (!clean) {
     ++failures_;
     failed_ns_ = clock_.monotonic_ns();
-    log_.write(LogLevel::error, fmt::format("strata: engine ended ({}): {}", how, why));
+    // The first engine's failure is the server's: whoever started it says it, once.
+    if (was_ready_ || quitting_)
+      log_.write(LogLevel::error, fmt::format("strata: engine ended ({}): {}", how, why));
   }
   if (quitting_) {
     lose_everything(why);
@@ -321,10 +323,11 @@ Supervisor::Violation Supervisor::take(const lines::Ready& event) {
     return "no slots or no context";
   ready_ = event;
   state_ = State::ready;
-  was_ready_ = true;
+  const bool first = !std::exchange(was_ready_, true);
   log_.write(LogLevel::info,
              fmt::format("strata: engine is ready: {} slots of {} tokens, after {:.1f} s", event.slots,
                          event.context, static_cast<double>(clock_.monotonic_ns() - started_ns_) / 1e9));
+  if (first && on_first_ready) on_first_ready();
   flush();
   return {};
 }

@@ -74,6 +74,7 @@ class Supervisor {
   std::function<void(bool clean)> on_stopped;
   // The first engine ended before READY: there is nothing to serve.
   std::function<void(const std::string& reason)> on_start_failed;
+  std::function<void()> on_first_ready;
 
   [[nodiscard]] bool ready() const { return state_ == State::ready; }
   [[nodiscard]] bool loading() const { return !was_ready_; }  // the first start is not through

@@ -33,12 +33,25 @@ void HostContext::write_log(void* ctx, int32_t level, const char* text, uint32_t
 uint64_t HostContext::now_ns(void* ctx) { return static_cast<HostContext*>(ctx)->clock_.monotonic_ns(); }
 
 int32_t HostContext::get_option(void* ctx, const char* key, char* out, uint32_t out_size) {
-  const auto& options = static_cast<HostContext*>(ctx)->options_;
+  auto& self = *static_cast<HostContext*>(ctx);
+  const auto& options = self.options_;
   const auto found = options.find(key);
   if (found == options.end()) return -1;
+  {
+    const std::lock_guard lock(self.asking_);
+    self.asked_.insert(found->first);
+  }
   const std::string& value = found->second;
   if (value.size() < out_size) std::memcpy(out, value.c_str(), value.size() + 1);
   return static_cast<int32_t>(value.size());
+}
+
+std::vector<std::string> HostContext::unasked() const {
+  const std::lock_guard lock(asking_);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : options_)
+    if (!asked_.contains(key)) keys.push_back(key);
+  return keys;
 }
 
 }  // namespace strata

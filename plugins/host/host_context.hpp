@@ -2,8 +2,12 @@
 // The registry keeps it for as long as it lives, because a plugin may use it from any of its threads.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -18,6 +22,8 @@ class HostContext {
   HostContext& operator=(const HostContext&) = delete;
 
   [[nodiscard]] const strata_host* abi() const { return &abi_; }
+  // Keys of options that the plugin has not asked for so far; any thread.
+  [[nodiscard]] std::vector<std::string> unasked() const;
 
  private:
   static void write_log(void* ctx, int32_t level, const char* text, uint32_t length);
@@ -27,6 +33,8 @@ class HostContext {
   Log& log_;
   Clock& clock_;
   const std::map<std::string, std::string> options_;
+  mutable std::mutex asking_;
+  std::set<std::string, std::less<>> asked_;
   strata_host abi_{};
 };
 

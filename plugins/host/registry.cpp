@@ -22,6 +22,8 @@ const strata_plugin* strata_plugin_entry_v1_model_synthetic(uint32_t kind);
 namespace strata {
 namespace {
 
+// What the host gives every model, whether it uses it or not.
+constexpr std::string_view kEveryModels[] = {"path", "slots", "context"};
 constexpr char kBuiltIn[] = "built in";
 constexpr char kAuto[] = "auto";
 constexpr char kDeviceIndexOption[] = "device_index";
@@ -82,6 +84,7 @@ struct PluginRegistry::Impl {
   Result<std::vector<const Entry*>> candidates(uint32_t kind, const std::string& name) const;
   Result<strata_instance*> create(const Entry& entry, const PluginOptions& options);
   Result<Created> create(uint32_t kind, const std::string& name, const PluginOptions& options);
+  void say_unasked(const char* plugin) const;
 
   Log& log;
   Clock& clock;
@@ -162,6 +165,14 @@ Result<PluginRegistry::Impl::Created> PluginRegistry::Impl::create(uint32_t kind
   }
 }
 
+// Of the instance made last. A plugin may ask later, so this is no error; but mostly it is a slip of the pen.
+void PluginRegistry::Impl::say_unasked(const char* plugin) const {
+  for (const std::string& key : contexts.back()->unasked())
+    if (std::ranges::find(kEveryModels, key) == std::end(kEveryModels))
+      log.write(LogLevel::warning,
+                "strata: model option " + key + ": the plugin " + plugin + " has not asked for it");
+}
+
 PluginRegistry::PluginRegistry(Log& log, Clock& clock) : impl_(std::make_unique<Impl>(log, clock)) {
   impl_->add_built_in(strata_plugin_entry_v1_device_host);
   impl_->add_built_in(strata_plugin_entry_v1_io_uring);
@@ -218,6 +229,7 @@ Result<std::unique_ptr<Model>> PluginRegistry::make_model(const std::string& nam
     return make_error(ErrorCode::invalid, "model plugin \"" + name + "\": its device must be a plugin's");
   }
   STRATA_ASSIGN(const Impl::Created created, impl_->create(STRATA_KIND_MODEL, name, options));
+  impl_->say_unasked(created.entry->table->name);
   return adapt_model(reinterpret_cast<const strata_model*>(created.entry->table), created.instance,
                      adapter->table(), adapter->instance(), adapter->index());
 }

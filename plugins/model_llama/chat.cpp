@@ -4,6 +4,7 @@
 #include <json.h>
 
 #include <algorithm>
+#include <list>
 
 #include "plugins/model_llama/failure.hpp"
 #include "plugins/model_llama/tool_template.hpp"
@@ -13,6 +14,16 @@ namespace strata::llama {
 struct Chat::Templates {
   common_chat_templates_ptr own;
   common_chat_templates_ptr tools;  // for requests with tools, where the own template knows none; may be null
+};
+
+// Answers that are being written ask again and again with the same text of a parser; making it anew costs
+// more than using it.
+struct Chat::Parsers {
+  struct Made {
+    std::string text;
+    common_chat_parser_params params;
+  };
+  std::list<Made> recent;  // the one used last in front
 };
 
 namespace {
@@ -163,7 +174,7 @@ std::string grammar_of(const common_chat_params& params, bool is_the_clients, bo
   return grammar.dump_safe();
 }
 
-std::string parser_of(const common_chat_params& params, common_reasoning_format reasoning, bool tools) {
+std::string parser_text(const common_chat_params& params, common_reasoning_format reasoning, bool tools) {
   common_json parser;
   parser["format"] = static_cast<int>(params.format);
   parser["reasoning"] = static_cast<int>(reasoning);
@@ -189,9 +200,12 @@ common_chat_parser_params parser_from(const std::string& text) {
   return params;
 }
 
+constexpr size_t kKeptParsers = 16;
+
 }  // namespace
 
-Chat::Chat(const LoadedModel& model) : templates_(std::make_unique<Templates>()) {
+Chat::Chat(const LoadedModel& model)
+    : templates_(std::make_unique<Templates>()), parsers_(std::make_unique<Parsers>()) {
   templates_->own = for_client("chat template", [&] { return common_chat_templates_init(model.get(), ""); });
   const bool speaks_chatml = model.tokenize("<|im_start|>", false, true).size() == 1;
   if (!knows_tools(templates_->own.get()) && speaks_chatml)
@@ -233,15 +247,26 @@ FormattedChat Chat::format(const std::string& request_json) const {
     result.grammar =
         grammar_of(params, !inputs.grammar.empty(), inputs.tool_choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED);
     result.grammar_lazy = params.grammar_lazy;
-    result.parser = parser_of(params, inputs.reasoning_format, tools);
+    result.parser = parser_text(params, inputs.reasoning_format, tools);
     return result;
   });
 }
 
-std::string Chat::parse(const std::string& parser, const std::string& text, bool final) const {
+const common_chat_parser_params& Chat::parser_of(const std::string& text) {
+  auto& recent = parsers_->recent;
+  const auto found = std::ranges::find(recent, text, &Parsers::Made::text);
+  if (found != recent.end()) {
+    recent.splice(recent.begin(), recent, found);
+  } else {
+    recent.push_front({text, parser_from(text)});
+    if (recent.size() > kKeptParsers) recent.pop_back();
+  }
+  return recent.front().params;
+}
+
+std::string Chat::parse(const std::string& parser, const std::string& text, bool final) {
   return for_client("chat answer", [&] {
-    const common_chat_parser_params params = parser_from(parser);
-    return common_chat_parse(text, !final, params).to_json_oaicompat().dump_safe();
+    return common_chat_parse(text, !final, parser_of(parser)).to_json_oaicompat().dump_safe();
   });
 }
 

@@ -11,6 +11,8 @@
 
 #include "plugins/model_llama/loaded_model.hpp"
 
+struct common_chat_parser_params;
+
 namespace strata::llama {
 
 struct FormattedChat {
@@ -36,11 +38,15 @@ class Chat {
   // its triggers and what it has already seen.
   [[nodiscard]] FormattedChat format(const std::string& request_json) const;
   // The message as JSON text. final: the answer has ended.
-  [[nodiscard]] std::string parse(const std::string& parser, const std::string& text, bool final) const;
+  [[nodiscard]] std::string parse(const std::string& parser, const std::string& text, bool final);
 
  private:
   struct Templates;
+  struct Parsers;
+  const common_chat_parser_params& parser_of(const std::string& text);
+
   std::unique_ptr<Templates> templates_;
+  std::unique_ptr<Parsers> parsers_;
 };
 
 }  // namespace strata::llama

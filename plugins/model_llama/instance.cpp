@@ -57,7 +57,8 @@ void Instance::bind(const strata_device* device, strata_instance* device_instanc
   choose_block();
   choose_context();
   say_how_state_is_kept();
-  slots_ = std::make_unique<Slots>(model_, options_, abilities_, context_, tokens_per_block_);
+  slots_ =
+      std::make_unique<Slots>(model_, options_, abilities_, context_, tokens_per_block_, adds_up_alike());
 }
 
 void Instance::choose_block() {
@@ -129,11 +130,21 @@ uint64_t Instance::checkpoint_limit() const {
   return layout.whole.of(context_) - layout.side.per_token * (context_ - side_limit());
 }
 
-// From this many cells on several threads share the cache of a token between them, at borders that depend on
-// how full it is: sums then round otherwise in another place of the cache.
+// Sums round alike wherever in the cache a conversation lies, as long as its cells keep their order. Not
+// where several threads share the cache of a token between them, which they do from 512 cells on, at borders
+// that depend on how full it is.
 bool Instance::adds_up_alike() const {
   constexpr uint32_t kSharedCells = 512;
-  return options_.threads == 1 || shape_of(options_, context_, tokens_per_block_).cells < kSharedCells;
+  const bool shared =
+      options_.threads > 1 && shape_of(options_, context_, tokens_per_block_).cells >= kSharedCells;
+  return abilities_.exact && !shared;
+}
+
+// A window's cache that is smaller than the whole goes round, and has another order then.
+bool Instance::keeps_order() const {
+  const ContextShape shape = shape_of(options_, context_, tokens_per_block_);
+  const auto window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(model_.get())));
+  return window == 0 || window * shape.sequences + options_.pass_tokens >= shape.cells;
 }
 
 void Instance::describe(strata_model_info& info) const {
@@ -153,7 +164,7 @@ void Instance::describe(strata_model_info& info) const {
     info.caps |= STRATA_MODEL_NEEDS_CHECKPOINTS;
     info.checkpoint_bytes[0] = 1;
   } else {
-    if (abilities_.exact && adds_up_alike()) info.caps |= STRATA_MODEL_EXACT_IMPORT;
+    if (adds_up_alike() && keeps_order()) info.caps |= STRATA_MODEL_EXACT_IMPORT;
     info.caps |= abilities_.needs_checkpoints() ? STRATA_MODEL_NEEDS_CHECKPOINTS : STRATA_MODEL_CAN_TRUNCATE;
     if (abilities_.blocks) info.caps |= STRATA_MODEL_STATE_IN_BLOCKS;
     info.max_block_bytes[0] = abilities_.blocks ? abilities_.layout.block.of(tokens_per_block_) : 0;

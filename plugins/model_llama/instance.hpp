@@ -34,6 +34,7 @@ class Instance {
   void choose_block();
   void say_how_state_is_kept() const;
   [[nodiscard]] bool adds_up_alike() const;
+  [[nodiscard]] bool keeps_order() const;
   [[nodiscard]] uint64_t side_limit() const;
   [[nodiscard]] uint64_t checkpoint_limit() const;
   [[nodiscard]] uint64_t cache_bytes(uint32_t context_tokens) const;

@@ -35,7 +35,14 @@ class SelfTest {
   std::vector<Logits> go_on(llama_seq_id sequence);
   void measure(StateAbilities& found, bool parts);
   bool equal_after_blocks(const StateLayout& layout);
-  bool equal_after_whole(const StateLayout& layout);
+  bool equal_after_whole();
+  void learn_layout(StateAbilities& found);
+  void take_out(const StateLayout& layout, bool blocks);
+  void try_blocks(StateAbilities& found);
+  void try_whole(StateAbilities& found, Granularity wanted);
+  [[nodiscard]] uint64_t whole_bytes() const {
+    return llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE);
+  }
   bool equal(llama_seq_id restored);
 
   const LoadedModel& model_;
@@ -87,16 +94,13 @@ PartSize size_from(uint64_t at_first, uint64_t at_measured) {
 // Reads the prompt, and on the way takes the sizes at two lengths.
 void SelfTest::measure(StateAbilities& found, bool parts) {
   constexpr uint64_t kFrame = 16;
-  const auto whole = [&] {
-    return llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE);
-  };
   const auto side = [&] { return parts ? state_.side_bytes(kSource) : 0; };
   read(kSource, 0, kFirst);
-  const uint64_t whole_first = whole();
+  const uint64_t whole_first = whole_bytes();
   const uint64_t side_first = side();
   read(kSource, kFirst, kMeasured);
   if (parts) found.layout = state_.measure(kSource, kMeasured);
-  found.layout.whole = size_from(whole_first, whole());
+  found.layout.whole = size_from(whole_first, whole_bytes());
   found.layout.whole.base += kFrame;
   if (side_first != 0) {
     found.layout.side = size_from(side_first, side());
@@ -117,7 +121,7 @@ bool SelfTest::equal_after_blocks(const StateLayout& layout) {
   return same;
 }
 
-bool SelfTest::equal_after_whole(const StateLayout& /*layout*/) {
+bool SelfTest::equal_after_whole() {
   state_.import_framed(kStaging, true, whole_);
   state_.move(kStaging, kTarget);
   const bool same = equal(kTarget);
@@ -125,69 +129,76 @@ bool SelfTest::equal_after_whole(const StateLayout& /*layout*/) {
   return same;
 }
 
-StateAbilities SelfTest::run(Granularity wanted) {
-  StateAbilities found;
+// Reads the prompt and finds the sizes, and the reason where blocks are out of the question.
+void SelfTest::learn_layout(StateAbilities& found) {
   const std::string architecture = model_.architecture();
   const bool parts = std::ranges::find(kAbortOnParts, architecture) == kAbortOnParts.end();
-  bool blocks = wanted != Granularity::whole;
   if (!parts) found.why_whole = "the cache of " + architecture + " takes whole sequences only";
   try {
     measure(found, parts);
   } catch (const Failure& failure) {
-    if (failure.status() != STRATA_UNSUPPORTED ||
-        llama_memory_seq_pos_max(llama_get_memory(context_.get()), kSource) + 1 <
-            static_cast<llama_pos>(kMeasured))
-      throw;
+    const llama_pos last = llama_memory_seq_pos_max(llama_get_memory(context_.get()), kSource);
+    if (failure.status() != STRATA_UNSUPPORTED || last + 1 < static_cast<llama_pos>(kMeasured)) throw;
     found.why_whole = failure.what();
     read(kSource, kMeasured, kPrompt);
-    found.layout.whole =
-        size_from(0, llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE));
+    found.layout.whole = size_from(0, whole_bytes());
   }
-  if (found.why_whole.empty() && !found.layout.has_blocks())
-    found.why_whole = "the model keeps nothing by token";
+  if (!found.why_whole.empty()) return;
+  if (!found.layout.has_blocks()) found.why_whole = "the model keeps nothing by token";
   // A cache that forgets what left its window, without a side part that would say so.
-  if (found.why_whole.empty() && !found.layout.has_side() && llama_model_n_swa(model_.get()) > 0)
+  if (found.layout.has_blocks() && !found.layout.has_side() && llama_model_n_swa(model_.get()) > 0)
     found.why_whole = "the cache forgets old tokens and cannot show which";
-  blocks = blocks && found.why_whole.empty();
-  if (blocks) {
-    for (uint32_t first = 0; first < kPrompt; first += kBlock) {
-      const uint32_t count = std::min(kBlock, kPrompt - first);
-      auto& block = blocks_.emplace_back(found.layout.block.of(count));
-      state_.export_block(found.layout, kSource, first, count, block);
-    }
-    side_.resize(found.layout.has_side() ? found.layout.side.of(kPrompt) : 0);
-    if (found.layout.has_side()) side_.resize(state_.export_framed(kSource, kPrompt, false, side_));
+}
+
+void SelfTest::take_out(const StateLayout& layout, bool blocks) {
+  for (uint32_t first = 0; blocks && first < kPrompt; first += kBlock) {
+    const uint32_t count = std::min(kBlock, kPrompt - first);
+    state_.export_block(layout, kSource, first, count, blocks_.emplace_back(layout.block.of(count)));
   }
-  whole_.resize(llama_state_seq_get_size_ext(context_.get(), kSource, LLAMA_STATE_SEQ_FLAGS_NONE) + 64);
+  if (blocks && layout.has_side()) {
+    side_.resize(layout.side.of(kPrompt));
+    side_.resize(state_.export_framed(kSource, kPrompt, false, side_));
+  }
+  whole_.resize(whole_bytes() + 64);
   whole_.resize(state_.export_framed(kSource, kPrompt, true, whole_));
-  expected_ = go_on(kSource);
-  bool blocks_exact = false;
-  if (blocks) {
-    try {
-      blocks_exact = equal_after_blocks(found.layout);
-    } catch (const Failure& failure) {
-      blocks = false;
-      found.why_whole = failure.what();
-      state_.remove(kStaging);
-      state_.remove(kTarget);
-    }
+}
+
+void SelfTest::try_blocks(StateAbilities& found) {
+  try {
+    found.exact = equal_after_blocks(found.layout);
+    found.blocks = true;
+  } catch (const Failure& failure) {
+    found.why_whole = failure.what();
+    state_.remove(kStaging);
+    state_.remove(kTarget);
   }
-  bool whole_exact = false;
-  if (!blocks_exact) {
-    try {
-      whole_exact = equal_after_whole(found.layout);
-    } catch (const Failure& failure) {
-      if (!blocks)
-        raise(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(),
-              failure.what());
-    }
+}
+
+// Also where blocks work but are not exact: whole it may be.
+void SelfTest::try_whole(StateAbilities& found, Granularity wanted) {
+  bool exact = false;
+  try {
+    exact = equal_after_whole();
+  } catch (const Failure& failure) {
+    if (!found.blocks)
+      raise(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(),
+            failure.what());
   }
-  if (blocks && !blocks_exact && whole_exact && wanted == Granularity::automatic) {
-    blocks = false;
+  if (found.blocks && exact && wanted == Granularity::automatic) {
+    found.blocks = false;
     found.why_whole = "put back from blocks the model's next token differs";
   }
-  found.blocks = blocks;
-  found.exact = blocks ? blocks_exact : whole_exact;
+  if (!found.blocks) found.exact = exact;
+}
+
+StateAbilities SelfTest::run(Granularity wanted) {
+  StateAbilities found;
+  learn_layout(found);
+  const bool blocks = wanted != Granularity::whole && found.why_whole.empty();
+  take_out(found.layout, blocks);
+  expected_ = go_on(kSource);
+  if (blocks) try_blocks(found);
+  if (!found.exact) try_whole(found, wanted);
   return found;
 }
 

@@ -152,6 +152,19 @@ void SequenceState::import_framed(llama_seq_id into, bool whole, std::span<const
     raise(STRATA_CORRUPT, "llama.cpp refused the checkpoint");
 }
 
+void SequenceState::lay_anew(llama_seq_id sequence) {
+  std::vector<std::byte> data(llama_state_seq_get_size_ext(context_, sequence, kAll));
+  const size_t size =
+      llama_state_seq_get_data_ext(context_, bytes_of(std::span(data)), data.size(), sequence, kAll);
+  remove(sequence);
+  if (size != data.size() || llama_state_seq_set_data_ext(context_, bytes_of(std::span(data)), data.size(),
+                                                          sequence, kAll) != data.size()) {
+    remove(sequence);
+    raise(STRATA_INTERNAL, "llama.cpp cannot move a sequence of %llu bytes to other cells",
+          wide(data.size()));
+  }
+}
+
 void SequenceState::move(llama_seq_id from, llama_seq_id to) {
   remove(to);
   llama_memory_seq_cp(memory_, from, to, -1, -1);

@@ -63,6 +63,9 @@ class SequenceState {
   }
   // `to` becomes what `from` is; `from` becomes empty.
   void move(llama_seq_id from, llama_seq_id to);
+  // Puts a sequence into the lowest free cells, in order; the bytes of all its state are in memory meanwhile.
+  // When it throws the sequence is empty.
+  void lay_anew(llama_seq_id sequence);
   [[nodiscard]] llama_pos first_position(llama_seq_id sequence) const {
     return llama_memory_seq_pos_min(memory_, sequence);
   }

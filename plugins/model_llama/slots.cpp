@@ -1,6 +1,7 @@
 #include "plugins/model_llama/slots.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plugins/model_llama/failure.hpp"
 
@@ -22,13 +23,14 @@ ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t 
 }
 
 Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities abilities,
-             uint32_t context_tokens, uint32_t tokens_per_block)
+             uint32_t context_tokens, uint32_t tokens_per_block, bool in_order)
     : model_(model),
       abilities_(std::move(abilities)),
       context_tokens_(context_tokens),
       tokens_per_block_(tokens_per_block),
       window_(static_cast<uint32_t>(std::max(0, llama_model_n_swa(model.get())))),
       keeps_order_(abilities_.layout.has_blocks()),
+      in_order_(in_order),
       retired_sequence_(static_cast<llama_seq_id>(options.slots + options.staged_imports + 1)),
       context_(make_context(model, options, shape_of(options, context_tokens, tokens_per_block))),
       state_(context_.get()),
@@ -112,6 +114,24 @@ void Slots::retire(llama_seq_id sequence, uint32_t first, uint32_t count) {
 void Slots::release_retired() {
   state_.remove(retired_sequence_);
   retired_ = 0;
+  if (keeps_order_ && in_order_) lay_anew();
+}
+
+// The cells that were given back lie among those of what lives. What cannot be laid anew is lost, and says
+// so: its slot is empty, its import incomplete.
+void Slots::lay_anew() {
+  for (size_t slot = 0; slot < lengths_.size(); ++slot) {
+    if (lengths_[slot] == 0) continue;
+    const uint32_t length = std::exchange(lengths_[slot], 0);
+    state_.lay_anew(sequence(static_cast<int32_t>(slot)));
+    lengths_[slot] = length;
+  }
+  for (Import& import : imports_) {
+    if (import.placed == 0) continue;
+    const uint32_t placed = std::exchange(import.placed, 0);
+    state_.lay_anew(import.staging);
+    import.placed = placed;
+  }
 }
 
 // Computed passes of a failed batch remain in the cache.

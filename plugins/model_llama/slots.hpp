@@ -7,8 +7,9 @@
 // Attention adds up in the order of cells, and llama.cpp gives the lowest free cells first: a cell that is
 // freed below a conversation's own would take its next token, and the sum would round otherwise than it did
 // before. So what a slot drops is kept as retired tokens, and given back together, when they are more than
-// what lives or when cells run out. Borrows the model. Throws Failure; whatever throws has changed no slot
-// unless it says so. One thread at a time.
+// what lives or when cells run out; then what lives is laid anew into the lowest cells, each
+// conversation in its order, where that makes sums equal. Borrows the model. Throws Failure; whatever throws
+// has changed no slot unless it says so. One thread at a time.
 #pragma once
 
 #include <span>
@@ -22,8 +23,9 @@ namespace strata::llama {
 
 class Slots {
  public:
+  // in_order: what lives keeps the order of its cells also when cells are given back.
   Slots(const LoadedModel& model, const Options& options, StateAbilities abilities, uint32_t context_tokens,
-        uint32_t tokens_per_block);
+        uint32_t tokens_per_block, bool in_order);
 
   [[nodiscard]] bool is_slot(int32_t slot) const {
     return slot >= 0 && static_cast<uint32_t>(slot) < lengths_.size();
@@ -73,6 +75,7 @@ class Slots {
   // Everything of a sequence, or its tokens from `first` on, which then are `count`.
   void retire(llama_seq_id sequence, uint32_t first, uint32_t count);
   void release_retired();
+  void lay_anew();
   [[nodiscard]] uint32_t living() const;
   [[nodiscard]] uint32_t used_tokens(const Import& import, uint32_t block, uint32_t count) const;
   void place(Import& import, uint32_t block, uint32_t count, std::span<const std::byte> from);
@@ -87,6 +90,7 @@ class Slots {
   uint32_t tokens_per_block_;
   uint32_t window_;
   bool keeps_order_;  // by retiring; a cache without cells by token has no order
+  bool in_order_;
   uint32_t retired_ = 0;
   llama_seq_id retired_sequence_;
   ContextHandle context_;

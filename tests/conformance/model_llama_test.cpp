@@ -191,12 +191,8 @@ class ModelLlamaReal : public ModelLlama {
   void SetUp() override {
     ModelLlama::SetUp();
     if (IsSkipped()) return;
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    file_ = (cache != nullptr && *cache != '\0' ? std::string(cache)
-                                                : std::string(home != nullptr ? home : "") + "/.cache") +
-            "/strata/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (!std::filesystem::exists(file_)) GTEST_SKIP() << "tools/install_deps models brings SmolLM2";
+    file_ = real_llama_model("SmolLM2-135M-Instruct.Q4_1.gguf");
+    if (file_.empty()) GTEST_SKIP() << "tools/install_deps models brings SmolLM2";
   }
   std::string answer(Model& model, const ChatPrompt& chat, uint32_t most) {
     const auto prompt = model.tokenize(chat.prompt, true, true);
@@ -225,8 +221,8 @@ class ModelLlamaReal : public ModelLlama {
 };
 
 TEST_F(ModelLlamaReal, ASchemaForcesJsonAndARequiredToolIsCalled) {
-  auto made =
-      plugins_.registry.make_model("llama", {{"path", file_}, {"slots", "1"}, {"context", "1024"}}, *device_);
+  auto made = plugins_.registry.make_model(
+      "llama", {{"path", file_}, {"slots", "1"}, {"threads", "1"}, {"context", "1024"}}, *device_);
   ASSERT_TRUE(made.ok()) << made.error().message;
   Model& model = **made;
   const auto schema = model.chat_format(
@@ -251,9 +247,35 @@ TEST_F(ModelLlamaReal, ASchemaForcesJsonAndARequiredToolIsCalled) {
   EXPECT_NE(message->find("clock"), std::string::npos) << *message;
 }
 
+// Parsers are kept between calls: those of answers that are written at the same time must not mix.
+TEST_F(ModelLlamaReal, AnswersThatAreWrittenTogetherAreReadByTheirOwnParsers) {
+  const auto model = vocabulary(file_);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  std::vector<std::string> parsers;
+  for (int i = 0; i < 40; ++i) {
+    const std::string tool = R"({"type":"function","function":{"name":"tool)" + std::to_string(i) +
+                             R"(","parameters":{"type":"object","properties":{}}}})";
+    const auto chat = (*model)->chat_format(R"({"messages":[{"role":"user","content":"x"}],"tools":[)" +
+                                            (i % 4 == 0 ? "" : tool) + "]}");
+    ASSERT_TRUE(chat.ok()) << chat.error().message;
+    parsers.push_back(chat->parser);
+  }
+  for (const bool again : {false, true}) {
+    for (int i = 0; i < 40; ++i) {
+      const std::string name = "tool" + std::to_string(i);
+      const auto answer = (*model)->chat_parse(
+          parsers[static_cast<size_t>(i)],
+          "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": {}}\n</tool_call>", true);
+      ASSERT_TRUE(answer.ok()) << again << i << answer.error().message;
+      EXPECT_EQ(answer->find("\"tool_calls\"") != std::string::npos, i % 4 != 0) << i << *answer;
+      EXPECT_NE(answer->find(name), std::string::npos) << *answer;
+    }
+  }
+}
+
 TEST_F(ModelLlamaReal, AGrammarThatIsNoneIsTheClientsFault) {
-  auto made =
-      plugins_.registry.make_model("llama", {{"path", file_}, {"slots", "1"}, {"context", "256"}}, *device_);
+  auto made = plugins_.registry.make_model(
+      "llama", {{"path", file_}, {"slots", "1"}, {"threads", "1"}, {"context", "256"}}, *device_);
   ASSERT_TRUE(made.ok());
   const auto sampler = (*made)->make_sampler(R"({"grammar":"root ::= ((("})");
   ASSERT_FALSE(sampler.ok());

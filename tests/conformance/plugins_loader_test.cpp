@@ -231,6 +231,19 @@ TEST(Registry, MakesTheReferenceModelAndItsVocabulary_PLG1) {
   EXPECT_EQ(*tokens, *(*model)->tokenize("warm", false, false));
 }
 
+// OBS-2: a slip of the pen is not passed over in silence.
+TEST(Registry, ModelOptionsThatNobodyAskedForAreSaid_OBS2) {
+  PluginWorld world;
+  auto device = world.registry.make_device("auto", {});
+  ASSERT_TRUE(device.ok());
+  ASSERT_TRUE(
+      world.registry.make_model("reference", {{"layers", "2"}, {"slots", "1"}, {"path", "x"}}, **device)
+          .ok());
+  EXPECT_FALSE(world.log.contains("has not asked"));
+  ASSERT_TRUE(world.registry.make_model("reference", {{"layers", "2"}, {"layrs", "3"}}, **device).ok());
+  EXPECT_TRUE(world.log.contains("model option layrs: the plugin reference has not asked for it"));
+}
+
 TEST(Registry, ModelsNeedADeviceOfAPlugin) {
   PluginWorld world;
   auto device = world.registry.make_device("host", {{"device_index", "0"}});

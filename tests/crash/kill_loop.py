@@ -1,7 +1,8 @@
 """kill -9 of the engine at random moments while it writes (B-6, invariants 1 and 4).
 
 A folder has a seed and several lives. In each life `strata engine` is driven over its line protocol by conversations that
-grow, fork and switch, with a RAM budget so small that it spills all the time, until it is killed: at a random time, or a
+grow, fork and switch, with a RAM budget so small that it spills all the time, with each answer written behind it, or
+without a RAM tier, until it is killed: at a random time, or a
 random moment after it has queued a write. Then:
   - every conversation that was seen published at any time is still there, itself or as a beginning of a newer one;
   - `strata sessions verify` finds every byte in place;
@@ -38,6 +39,11 @@ SECONDS_TO_LIVE = (0.02, 0.9)
 SECONDS_AFTER_QUEUED = 0.012
 QUEUED = "conversation disk: queued"
 ENDED = ("conversation disk: wrote", "conversation disk: dropped", "conversation disk: refused")
+CACHES = {  # spilled from RAM, written after each answer, parked straight to the disk
+    "evict": ["--conversation-cache-mib", 1, "--conversation-disk-persist"],
+    "through": ["--conversation-cache-mib", 4, "--conversation-disk-persist", "--disk-write-policy", "through"],
+    "disk mode": ["--conversation-cache-disk-mib", 1024],
+}
 VARIANTS = [(layout, stages) for layout in ("attention", "sliding", "hybrid") for stages in (1, 2)]
 
 
@@ -131,6 +137,7 @@ class Life:
         self.binary, self.folder, self.seed, self.reference = binary, folder, seed, reference
         self.source = random.Random(seed)
         self.variant = VARIANTS[seed % len(VARIANTS)]
+        self.cache = list(CACHES)[(seed + seed // len(VARIANTS)) % len(CACHES)]
         self.conversations = [self.new_tokens(*FIRST_TOKENS) for _ in range(CONVERSATIONS)]
         self.seen = {}
         self.log = []
@@ -140,9 +147,8 @@ class Life:
         return [self.source.randrange(256) for _ in range(self.source.randint(low, high))]
 
     def start(self):
-        options = [*engine_options(*self.variant), "--conversation-cache-mib", 1, "--conversation-cache-min-free-mib", 64,
-                   "--conversation-disk-dir", self.folder, "--conversation-disk-min-free-mib", 16,
-                   "--conversation-disk-persist"]
+        options = [*engine_options(*self.variant), *CACHES[self.cache], "--conversation-cache-min-free-mib", 64,
+                   "--conversation-disk-dir", self.folder, "--conversation-disk-min-free-mib", 16]
         return strata_process.Engine(self.binary, options).start()
 
     def compare(self, engine, tokens):
@@ -259,11 +265,11 @@ def run_seed(options, seed, kills, reference):
     except (Wrong, strata_process.Died, ValueError) as error:
         with open(folder + ".log", "w", encoding="utf-8") as log:
             log.write("\n".join(life.log) + "\n")
-        print(f"seed {seed}: WRONG ({life.variant[0]}, {life.variant[1]} stages): {error}\n"
+        print(f"seed {seed}: WRONG ({life.variant[0]}, {life.variant[1]} stages, {life.cache}): {error}\n"
               f"the folder is kept: {folder}, with the engines' log beside it\nagain: tools/crash_test --seed {seed} --kills {KILLS_PER_SEED}", flush=True)
         return None
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"seed {seed}: {life.variant[0]}, {life.variant[1]} stages; killed {', '.join(plans)}; {life.restored} restored, "
+    print(f"seed {seed}: {life.variant[0]}, {life.variant[1]} stages, {life.cache}; killed {', '.join(plans)}; {life.restored} restored, "
           f"{life.read_again} cheaper to read, {life.interrupted} killed while writing", flush=True)
     return life
 

@@ -45,6 +45,7 @@ class OneFileSystem final : public FileSystem {
   Status punch(FileHandle, uint64_t, uint64_t) override { return refuse(); }
   Status truncate(FileHandle, uint64_t) override { return refuse(); }
   Status rename(const std::string&, const std::string&) override { return refuse(); }
+  Status set_modified(const std::string&, int64_t) override { return refuse(); }
   Status unlink(const std::string&) override { return refuse(); }
   Status create_directory(const std::string&) override { return refuse(); }
   Status sync_directory(const std::string&) override { return refuse(); }

@@ -93,6 +93,12 @@ struct Tags {
   }
 };
 
+class NoSampler final : public ModelSampler {
+ public:
+  Result<Token> sample(SlotId) override { return make_error(ErrorCode::unsupported, "no logits here"); }
+  Status accept(Token, bool) override { return {}; }
+};
+
 }  // namespace
 
 Result<ChatPrompt> ChatVocabulary::chat_format(const std::string& request_json) {
@@ -138,6 +144,14 @@ Result<std::string> ChatVocabulary::chat_parse(const std::string& parser, std::s
   if (!tags.reasoning.empty()) tags.message["reasoning_content"] = tags.reasoning;
   if (!tags.calls.empty()) tags.message["tool_calls"] = std::move(tags.calls);
   return json::serialize(tags.message);
+}
+
+Result<std::unique_ptr<ModelSampler>> ChatVocabulary::make_sampler(const std::string& params_json) {
+  const json::value params = json::parse(params_json);
+  const std::string grammar = text_of(params.at("grammar"));
+  if (grammar.find('(') != std::string::npos && grammar.find(')') == std::string::npos)
+    return make_error(ErrorCode::invalid, "a \"(\" is not closed");
+  return std::unique_ptr<ModelSampler>(std::make_unique<NoSampler>());
 }
 
 }  // namespace strata::test

@@ -1,10 +1,13 @@
 """Disk mode (DM-1 to DM-4) and write policies through the running program."""
 
 import os
+import random
+import shutil
 import time
 
 import harness
 import index_file
+import strata_process
 
 
 class DiskMode(harness.StrataTest):
@@ -47,6 +50,36 @@ class DiskMode(harness.StrataTest):
         self.assertEqual(index_file.published(folder), {})
         self.assertEqual(second.stop(), 0)
         self.assertEqual(sorted(os.listdir(folder)), ["LOCK", "notes.txt"])
+
+
+class LargeConversations(harness.StrataTest):
+    """As large models have them: 165,000 tokens are 2.6 GB. The synthetic model checks every byte that comes back."""
+
+    TOKENS = 165_000
+    PEAK = 600 * 2**20  # resident, of the engine process
+
+    def peak(self, engine):
+        with open(f"/proc/{engine.process.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+    def test_gigabytes_pass_through_600_mib_dm_1(self):
+        folder = self.folder()
+        if shutil.disk_usage(folder).free < 10 * 2**30:
+            self.skipTest("less than 10 GiB of disk are free")
+        engine = strata_process.Engine(harness.BINARY, [
+            "--model", "synthetic", "--model-option", "tokens_per_second=20000", "--slots", 1, "--context", 170_000,
+            "--conversation-cache-disk-mib", 9000, "--conversation-disk-dir", folder,
+            "--conversation-disk-min-free-mib", 512, "--conversation-cache-min-free-mib", 64]).start()
+        self.addCleanup(engine.kill)
+        source = random.Random(1)
+        one, other = ([source.randrange(256) for _ in range(self.TOKENS)] for _ in range(2))
+        for tokens in (one, other):
+            self.assertEqual(engine.generate(tokens, 1).reused, 0)
+        back = engine.generate([*one, 7], 1)
+        self.assertEqual((back.reused, back.tier, back.error), (self.TOKENS, "disk", None), engine.log.text())
+        stored = sum(os.stat(os.path.join(folder, name)).st_blocks * 512 for name in os.listdir(folder))
+        self.assertGreater(stored, 2 * 2.6e9)
+        self.assertLess(self.peak(engine), self.PEAK)
 
 
 class WritePolicies(harness.StrataTest):

@@ -6,7 +6,7 @@ import harness
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 OTHER_PROGRAMS = {"--preset", "--build"}  # of cmake, in the same documents
-DOCUMENTS = ("README.md", "docs/http-api.md", "docs/engine-protocol.md", "docs/session-format.md")
+DOCUMENTS = ("README.md", "docs/http-api.md", "docs/engine-protocol.md", "docs/session-format.md", "docs/operations.md")
 
 
 class DocumentedOptions(harness.StrataTest):
@@ -16,8 +16,8 @@ class DocumentedOptions(harness.StrataTest):
         return set(OPTION.findall(out))
 
     def test_documented_options_exist(self):
-        known = self.help_of("serve") | self.help_of("engine") | self.help_of() | OTHER_PROGRAMS
-        for command in ("list", "info", "verify"):
+        known = self.help_of("serve") | self.help_of("engine") | self.help_of("selftest") | self.help_of() | OTHER_PROGRAMS
+        for command in ("list", "info", "verify", "gc", "export"):
             known |= self.help_of("sessions", command)
         for document in DOCUMENTS:
             with open(f"{harness.ROOT}/{document}", encoding="utf-8") as file:

@@ -35,11 +35,11 @@ def model_options(layout="attention", stages=1, context=CONTEXT, slots=SLOTS, **
     return options
 
 
-def cache_options(folder=None, ram_mib=2, persist=True, **more):
+def cache_options(folder=None, ram_mib=2, persist=True, disk_floor_mib=16, **more):
     """Floors are low, so that a small machine parks too."""
     options = ["--conversation-cache-mib", ram_mib, "--conversation-cache-min-free-mib", 64]
     if folder:
-        options += ["--conversation-disk-dir", folder, "--conversation-disk-min-free-mib", 16]
+        options += ["--conversation-disk-dir", folder, "--conversation-disk-min-free-mib", disk_floor_mib]
         if persist:
             options.append("--conversation-disk-persist")
     for name, value in more.items():

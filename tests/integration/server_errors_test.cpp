@@ -242,6 +242,9 @@ TEST_F(ServerErrors, SlotActionErrors) {
 
 TEST_F(ServerErrors, StatusRoutes) {
   expect_golden("models.json", normalized(server_->get("/v1/models").body));
+  EXPECT_THAT(server_->get("/v1/models/bytes").body, HasSubstr(R"({"id":"bytes","object":"model")"));
+  expect_error(server_->get("/v1/models/gpt-x"), 404, "not_found_error");
+  EXPECT_EQ(server_->chat("@say(x)", R"(,"model":"gpt-x")").status, 200) << "nobody named this one";
   expect_golden("props.json", server_->get("/props").body);
   expect_golden("slots.json", server_->get("/slots").body);
   EXPECT_THAT(server_->get("/status").body, HasSubstr(R"("tiers":{"ram":{"on":true,"bytes":1}})"));
@@ -293,6 +296,23 @@ TEST(ServerWithKeys, PublicRoutesOnlyWithoutOne) {
       server.post("/slots/0?action=erase", "{}", "X-Api-Key: one\r\nOrigin: https://evil.example\r\n").status,
       403)
       << "a key does not excuse a foreign page";
+}
+
+// One model answers to every name, unless it was given one.
+TEST(ServerWithAnAlias, OtherNamesAre404) {
+  const ServerProcess server({{"--alias", "mine"}, {}, true});
+  for (const char* name : {"mine", "bytes", ""})
+    EXPECT_EQ(server.chat("@say(x)", std::string(R"(,"model":")") + name + "\"").status, 200) << name;
+  const HttpAnswer answer = server.chat("@say(x)", R"(,"model":"gpt-x")");
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_THAT(answer.body, HasSubstr(R"(the model \"gpt-x\" does not exist; this server has \"mine\")"));
+  EXPECT_THAT(answer.body, HasSubstr("not_found_error"));
+  EXPECT_THAT(
+      server
+          .post("/v1/messages", R"({"model":"x","max_tokens":1,"messages":[{"role":"user","content":"y"}]})")
+          .body,
+      HasSubstr(R"("type":"not_found_error")"));
+  EXPECT_THAT(server.get("/v1/models/mine").body, HasSubstr(R"({"id":"mine","object":"model")"));
 }
 
 TEST(ServerWithoutSavePath, SlotActionsAre501) {

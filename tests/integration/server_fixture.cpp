@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
@@ -56,6 +58,7 @@ ServerProcess::ServerProcess(const ServerSetup& setup) : folder_(new_folder()) {
     if (const size_t at = argument.find("{folder}"); at != std::string::npos)
       argument.replace(at, 8, folder_);
   start(arguments);
+  port_ = setup.wait_ready ? announced_port() : logged_port();
   if (setup.wait_ready && port_ != 0) {
     EXPECT_TRUE(eventually([this] { return get("/health").status == 200; })) << log();
   }
@@ -76,10 +79,32 @@ void ServerProcess::start(const std::vector<std::string>& arguments) {
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   output_ = ends[0];
+}
+
+// What stands on standard output once the engine is ready; nothing when the server has ended.
+uint16_t ServerProcess::announced_port() const {
   std::string line;
   for (char c = 0; ::read(output_, &c, 1) == 1 && c != '\n';) line += c;
-  if (const size_t colon = line.rfind(':'); colon != std::string::npos)
-    port_ = static_cast<uint16_t>(std::stoul(line.substr(colon + 1)));
+  const size_t colon = line.rfind(':');
+  return colon == std::string::npos ? 0 : static_cast<uint16_t>(std::stoul(line.substr(colon + 1)));
+}
+
+// What the log says before that.
+uint16_t ServerProcess::logged_port() const {
+  constexpr std::string_view kBehind = "/health answers 503";
+  std::string said;
+  const auto ended = [this] {
+    pollfd output{output_, POLLIN, 0};
+    return ::poll(&output, 1, 0) > 0 && (output.revents & POLLHUP) != 0;
+  };
+  const bool found = eventually([&] {
+    const bool last = ended();
+    said = log();
+    return last || said.find(kBehind) != std::string::npos;
+  });
+  const size_t end = said.find(kBehind);
+  if (!found || end == std::string::npos) return 0;
+  return static_cast<uint16_t>(std::stoul(said.substr(said.rfind(':', end) + 1, end)));
 }
 
 ServerProcess::~ServerProcess() {

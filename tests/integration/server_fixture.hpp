@@ -44,6 +44,8 @@ class ServerProcess {
 
  private:
   void start(const std::vector<std::string>& arguments);
+  [[nodiscard]] uint16_t announced_port() const;
+  [[nodiscard]] uint16_t logged_port() const;
   std::string folder_;
   pid_t pid_ = -1;
   int output_ = -1;

@@ -21,6 +21,7 @@ uint32_t number(const std::string& text) { return static_cast<uint32_t>(std::sto
 void set(strata::ServerOptions& options, const std::string& name, const std::string& value) {
   if (name == "--port") options.port = static_cast<uint16_t>(number(value));
   if (name == "--host") options.host = value;
+  if (name == "--alias") options.alias = value;
   if (name == "--api-key") options.api_keys.push_back(value);
   if (name == "--api-key-file") options.api_key_file = value;
   if (name == "--allowed-host") options.allowed_hosts.push_back(value);

@@ -39,10 +39,39 @@ TEST_F(ServerTools, StreamedAnswerIsTheGoldenOne) {
   expect_golden("chat_tools_stream.txt", normalized(answer.body));
 }
 
+// What cannot be parsed is the request's fault, and never comes to the engine.
+TEST_F(ServerTools, AGrammarThatCannotBeParsedIs400) {
+  for (const char* path : {"/completion", "/v1/completions"}) {
+    const HttpAnswer answer = server_->post(path, R"_({"prompt":"x","grammar":"root ::= ("})_");
+    EXPECT_EQ(answer.status, 400) << path;
+    EXPECT_THAT(answer.body, HasSubstr("grammar: a \\\"(\\\" is not closed"));
+  }
+  EXPECT_THAT(server_->journal(), Not(HasSubstr("root")));
+  EXPECT_EQ(server_->post("/completion", R"_({"prompt":"@say(x)","grammar":"root ::= ()"})_").status, 200);
+}
+
 TEST_F(ServerTools, CallsAloneHaveNullContent) {
   const HttpAnswer answer = server_->chat("@say(<call>look {}</call>)", kTools);
   EXPECT_THAT(answer.body, HasSubstr(R"("content":null,"tool_calls":[{"id":"call_)"));
   EXPECT_THAT(answer.body, HasSubstr(R"("finish_reason":"tool_calls")"));
+}
+
+TEST_F(ServerTools, OneCallWhereOnlyOneIsWanted) {
+  for (const char* stream : {"", R"(,"stream":true)"}) {
+    const HttpAnswer answer =
+        server_->chat(kAnswer, std::string(kTools) + R"(,"parallel_tool_calls":false)" + stream);
+    EXPECT_THAT(answer.body, HasSubstr("\"name\":\"look\""));
+    EXPECT_EQ(answer.body.find("\"name\":\"look\""), answer.body.rfind("\"name\":\"look\"")) << answer.body;
+    EXPECT_THAT(answer.body, HasSubstr(R"("finish_reason":"tool_calls")"));
+  }
+}
+
+// A grammar of the client's own is held to in chats too; the format's goes first.
+TEST_F(ServerTools, ChatsAreHeldToGrammars) {
+  const HttpAnswer answer = server_->chat("@say(yes)", R"(,"grammar":"root ::= [a-z]*")");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_THAT(server_->journal(), HasSubstr(" grammar=root%20::="));
+  EXPECT_EQ(server_->chat("@say(yes)", R"_(,"grammar":"root ::= (")_").status, 400);
 }
 
 TEST_F(ServerTools, ACallThatWasCutIsALengthEnd) {

@@ -347,6 +347,14 @@ Status FakeFileSystem::rename(const std::string& from, const std::string& to) {
   return {};
 }
 
+Status FakeFileSystem::set_modified(const std::string& path, int64_t modified_ns) {
+  const std::lock_guard guard(mutex_);
+  const auto at = files_.find(path);
+  if (at == files_.end()) return errno_error(ENOENT, "time of " + path);
+  at->second->modified_ns = modified_ns;
+  return {};
+}
+
 Status FakeFileSystem::unlink(const std::string& path) {
   const std::lock_guard guard(mutex_);
   if (folders_.contains(path)) return errno_error(EISDIR, "remove " + path);

@@ -49,6 +49,7 @@ class FakeFileSystem final : public FileSystem {
   Status allocate(FileHandle file, uint64_t offset, uint64_t length) override;
   Status punch(FileHandle file, uint64_t offset, uint64_t length) override;
   Status truncate(FileHandle file, uint64_t length) override;
+  Status set_modified(const std::string& path, int64_t modified_ns) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status unlink(const std::string& path) override;
   Status create_directory(const std::string& path) override;

@@ -17,9 +17,10 @@ namespace strata::testing {
 
 struct IoFault {
   IoKind kind = IoKind::read;
-  uint64_t nth = 1;  // the first operation of that kind is 1
-  int os_errno = EIO;
+  uint64_t nth = 1;    // the first operation of that kind is 1
+  int os_errno = EIO;  // 0: carried out
   bool and_later = false;
+  uint64_t late_ns = 0;  // done so much later: a disk that hangs
 };
 
 class FakeIoQueue final : public IoQueue {
@@ -47,7 +48,9 @@ class FakeIoQueue final : public IoQueue {
   void set_faults(std::vector<IoFault> faults) {
     options_.faults = std::move(faults);
     for (uint64_t& count : submitted_) count = 0;
+    faults_hit_ = 0;
   }
+  [[nodiscard]] uint64_t faults_hit() const { return faults_hit_; }
   void set_latency(IoKind kind, uint64_t ns) { latency(kind) = ns; }
   [[nodiscard]] uint64_t submitted(IoKind kind) const { return submitted_[static_cast<size_t>(kind)]; }
   [[nodiscard]] uint64_t submitted_bytes(IoKind kind) const { return bytes_[static_cast<size_t>(kind)]; }
@@ -104,8 +107,14 @@ class FakeIoQueue final : public IoQueue {
     for (const IoFault& fault : options_.faults)
       if (fault.kind == op.kind &&
           (fault.and_later ? submitted_[kind] >= fault.nth : submitted_[kind] == fault.nth))
-        pending.os_errno = fault.os_errno;
+        hit(pending, fault);
     return pending;
+  }
+
+  void hit(Pending& pending, const IoFault& fault) {
+    pending.os_errno = fault.os_errno;
+    pending.ready_ns += fault.late_ns;
+    ++faults_hit_;
   }
 
   [[nodiscard]] bool ready(const Pending& pending) const {
@@ -152,6 +161,7 @@ class FakeIoQueue final : public IoQueue {
   std::vector<Pending> pending_;
   std::vector<const std::byte*> registered_;
   size_t released_ = 0;
+  uint64_t faults_hit_ = 0;
   uint64_t submitted_[3] = {};
   uint64_t bytes_[3] = {};
 };

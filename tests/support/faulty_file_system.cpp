@@ -93,6 +93,11 @@ Status FaultyFileSystem::truncate(FileHandle file, uint64_t length) {
   return inner_.truncate(file, length);
 }
 
+Status FaultyFileSystem::set_modified(const std::string& path, int64_t modified_ns) {
+  STRATA_TRY(fail_if_due(FileCall::set_modified, "time of " + path));
+  return inner_.set_modified(path, modified_ns);
+}
+
 Status FaultyFileSystem::rename(const std::string& from, const std::string& to) {
   STRATA_TRY(fail_if_due(FileCall::rename, "rename " + from + " to " + to));
   return inner_.rename(from, to);

@@ -19,6 +19,7 @@ enum class FileCall : uint8_t {
   allocate,
   punch,
   truncate,
+  set_modified,
   rename,
   unlink,
   create_directory,
@@ -28,7 +29,7 @@ enum class FileCall : uint8_t {
   lock,
   any,
 };
-inline constexpr size_t kFileCalls = 16;
+inline constexpr size_t kFileCalls = 17;
 
 struct FileFault {
   FileCall call = FileCall::any;
@@ -59,6 +60,7 @@ class FaultyFileSystem final : public FileSystem {
   Status allocate(FileHandle file, uint64_t offset, uint64_t length) override;
   Status punch(FileHandle file, uint64_t offset, uint64_t length) override;
   Status truncate(FileHandle file, uint64_t length) override;
+  Status set_modified(const std::string& path, int64_t modified_ns) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status unlink(const std::string& path) override;
   Status create_directory(const std::string& path) override;

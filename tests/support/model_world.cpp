@@ -101,6 +101,15 @@ const LlamaModels& llama_models() {
   return found;
 }
 
+std::string real_llama_model(const std::string& name) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const bool named = cache != nullptr && *cache != '\0';
+  const std::string root = named ? cache : std::string(home != nullptr ? home : "") + "/.cache";
+  const std::string file = root + "/strata/models/" + name;
+  return std::filesystem::exists(file) ? file : std::string();
+}
+
 ModelWorldOptions tiny_llama(const std::string& file, const std::string& granularity) {
   ModelWorldOptions options;
   options.plugin = "llama";

@@ -45,6 +45,8 @@ struct LlamaModels {
   std::string why_not;
 };
 [[nodiscard]] const LlamaModels& llama_models();
+// A model that tools/install_deps models brings, by its file's name; empty: it is not there.
+[[nodiscard]] std::string real_llama_model(const std::string& name);
 // Options with blocks of 16 tokens and three slots of 256.
 [[nodiscard]] ModelWorldOptions tiny_llama(const std::string& file, const std::string& granularity);
 

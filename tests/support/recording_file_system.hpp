@@ -64,6 +64,9 @@ class RecordingFileSystem final : public FileSystem {
     note("truncate " + names_[file.value] + " " + std::to_string(length));
     return inner_.truncate(file, length);
   }
+  Status set_modified(const std::string& path, int64_t modified_ns) override {
+    return inner_.set_modified(path, modified_ns);
+  }
   Status rename(const std::string& from, const std::string& to) override {
     note("rename " + name_of(from) + " " + name_of(to));
     if (to.ends_with(".idx") && !unsynced_.empty())

@@ -24,6 +24,7 @@ Status ScriptedModel::decode(std::span<const BatchItem> batch, std::vector<std::
     logits_[i][static_cast<size_t>(item.tokens.back() + 1) % info_.vocabulary] = 10.0F;
     logits[i] = logits_[i];
   }
+  on_decode(seen);
   batches.push_back(std::move(seen));
   return {};
 }

@@ -2,6 +2,7 @@
 // it decodes. Failures are scripted. Token vocabulary−1 ends the generation.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ class ScriptedModel : public Model {
   std::vector<Batch> batches;     // those that succeeded
   std::set<SlotId> broken_slots;  // a batch with one of them fails
   bool fail_next = false;         // the next batch fails, whatever is in it
+  std::function<void(const Batch&)> on_decode = [](const Batch&) {};  // of a batch that succeeds
 
   [[nodiscard]] Token end_token() const { return static_cast<Token>(info_.vocabulary) - 1; }
   void set_length(SlotId slot, uint32_t tokens) { lengths_[static_cast<size_t>(slot)] = tokens; }

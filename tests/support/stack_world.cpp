@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tests/support/model_world.hpp"
+
 namespace strata::testing {
 
 namespace {
@@ -13,6 +15,15 @@ constexpr uint64_t kStepNs = 50'000;
 
 PluginOptions tiny_model(const StackWorldOptions& options) {
   PluginOptions model = options.model;
+  if (!options.gguf.empty()) {
+    model.insert({{"path", options.gguf},
+                  {"state_granularity", options.whole ? "whole" : "auto"},
+                  {"slots", std::to_string(options.slots)},
+                  {"context", std::to_string(options.context)},
+                  {"tokens_per_block", "16"},
+                  {"threads", "1"}});
+    return model;
+  }
   model.insert({{"layout", options.layout},
                 {"stages", std::to_string(options.stages)},
                 {"state", options.whole ? "whole" : "blocks"},
@@ -65,7 +76,10 @@ std::vector<Token> next_prompt(const std::vector<Token>& prompt, const Answer& a
   return followed_by(std::move(next), seed, tokens);
 }
 
-StackWorld::StackWorld(StackWorldOptions options) : options_(std::move(options)), random_(options_.seed) {
+StackWorld::StackWorld(StackWorldOptions options)
+    : options_(std::move(options)),
+      faulty_files_(options_.files != nullptr ? *options_.files : recorded_files_),
+      random_(options_.seed) {
   open();
 }
 
@@ -75,7 +89,7 @@ void StackWorld::open() {
   const PluginOptions device{{"device_host.poison", "1"},
                              {"device_host.seed", std::to_string(options_.seed)}};
   device_ = std::move(*plugins_.registry.make_device("host", device));
-  auto model = plugins_.registry.make_model("reference", tiny_model(options_), *device_);
+  auto model = make_model();
   ASSERT_TRUE(model.ok()) << model.error().message;
   model_ = std::move(*model);
   FakeIoQueue::Options io;
@@ -96,12 +110,25 @@ void StackWorld::open() {
   if (stack.ok()) stack_ = std::move(*stack);
 }
 
+Result<std::unique_ptr<Model>> StackWorld::make_model() {
+  if (options_.gguf.empty()) return plugins_.registry.make_model("reference", tiny_model(options_), *device_);
+  if (!llama_loaded_) STRATA_TRY(plugins_.registry.load(installed_plugin(llama_models().plugin_file)));
+  llama_loaded_ = true;
+  return plugins_.registry.make_model("llama", tiny_model(options_), *device_);
+}
+
 void StackWorld::restart() {
   const Status started = try_restart();
   ASSERT_TRUE(started.ok()) << started.error().message;
 }
 
 Status StackWorld::try_restart() {
+  halt();
+  open();
+  return opened;
+}
+
+void StackWorld::halt() {
   stack_.reset();
   files_.drop_locks();
   queue_.reset();
@@ -110,8 +137,6 @@ Status StackWorld::try_restart() {
   model_.reset();
   faulty_device_.reset();
   device_.reset();
-  open();
-  return opened;
 }
 
 void StackWorld::shutdown() {
@@ -166,8 +191,8 @@ bool StackWorld::decode(InFlight& request) {
   const SlotId slot = request.answer.placement.slot;
   if (request.done || !stack_->may_decode(slot)) return false;
   const uint32_t length = model_->length(slot);
-  const size_t count =
-      std::min<size_t>({request.todo.size() - request.at, 40, stack_->read_limit(slot) - length});
+  const size_t count = std::min<size_t>(
+      {request.todo.size() - request.at, options_.tokens_at_once, stack_->read_limit(slot) - length});
   const BatchItem item{slot, length, std::span(request.todo).subspan(request.at, count), true};
   std::vector<std::span<const float>> logits;
   const Status decoded = model_->decode(std::span(&item, 1), logits);

@@ -32,13 +32,16 @@ struct StackWorldOptions {
   int slots = 2;
   int context = 512;    // tokens per slot
   PluginOptions model;  // further options of the model, win over the rest
-  uint64_t seed = 7;    // of the device's and the disk's order
+  std::string gguf;     // a model of the llama plugin instead, with `context`, `slots`, `model`; one thread
+  uint32_t tokens_at_once = 40;  // in one decode; 1 where logits depend on the batch's shape
+  uint64_t seed = 7;             // of the device's and the disk's order
   TierOptions tiers;
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
   uint64_t model_identity = 1;
+  FileSystem* files = nullptr;  // the disk, instead of the world's own files; must outlive the world
 };
 
-// A tiny model: 4 layers, blocks of 16 tokens, context of 512.
+// A tiny model: 4 layers, blocks of 16 tokens, context of 512. With a file: blocks of 16 tokens too.
 [[nodiscard]] PluginOptions tiny_model(const StackWorldOptions& options);
 [[nodiscard]] TierOptions ram_tier(uint64_t budget_bytes);
 [[nodiscard]] TierOptions ram_and_disk(uint64_t ram_bytes, uint64_t disk_bytes);
@@ -80,6 +83,7 @@ class StackWorld {
   // the test drained it before.
   void restart();
   Status try_restart();  // the same for a start that may fail; then there is no stack until the next one
+  void halt();           // the process ends, as by a crash; there is no stack until the next restart
   void shutdown();       // begin_shutdown and steps until finished
 
   // Whole requests.
@@ -121,6 +125,7 @@ class StackWorld {
 
  private:
   void open();
+  Result<std::unique_ptr<Model>> make_model();
   bool decode(InFlight& request);
 
   StackWorldOptions options_;
@@ -128,7 +133,7 @@ class StackWorld {
   FakeClock clock_;
   FakeFileSystem files_;
   RecordingFileSystem recorded_files_{files_};
-  FaultyFileSystem faulty_files_{recorded_files_};
+  FaultyFileSystem faulty_files_;
   FakeMemoryProbe memory_;
   FakeRandom random_;
   RecordingLog log_;
@@ -144,6 +149,7 @@ class StackWorld {
   std::unique_ptr<SteppedWriteQueue> queue_;
   std::unique_ptr<TierStack> stack_;
   RequestId next_request_ = 1;
+  bool llama_loaded_ = false;
 };
 
 }  // namespace strata::testing

@@ -159,6 +159,11 @@ Result<std::vector<std::byte>> read_whole(FileSystem& files, const std::string& 
   return bytes;
 }
 
+Status check_stored_part(FileSystem& files, const std::string& folder, const Manifest& manifest,
+                         const ManifestPart& part) {
+  return check_part(files, folder, manifest, part);
+}
+
 Result<Manifest> read_published(FileSystem& files, const std::string& folder, ConversationId id) {
   STRATA_ASSIGN(const std::vector<std::byte> bytes, read_whole(files, folder + "/" + index_file_name(id)));
   STRATA_ASSIGN(Manifest manifest, decode_manifest(bytes, {}));

@@ -43,6 +43,9 @@ PublishJob next_publication(const ConversationShape& shape, const Manifest& befo
 WriteJobRef make_job(JobId id, const std::string& folder, WriteWork work);
 
 // Reads the index and everything it refers to. not_found: no index; corrupt: anything that does not fit.
+// Its bytes are there and match its digest.
+Status check_stored_part(FileSystem& files, const std::string& folder, const Manifest& manifest,
+                         const ManifestPart& part);
 Result<Manifest> read_published(FileSystem& files, const std::string& folder, ConversationId id);
 // The whole content of a small file.
 Result<std::vector<std::byte>> read_whole(FileSystem& files, const std::string& path);

@@ -1,12 +1,14 @@
-// strata sessions list | info | verify (ID-3, B-10): golden output for people and for programs, exit
-// statuses.
+// strata sessions list | info | verify | gc | export (ID-3, B-10, DISK-8): golden output for people and for
+// programs, exit statuses.
 #include "engine/cli/sessions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <sstream>
 
+#include "engine/cli/sessions_parts.hpp"
 #include "tests/support/fake_clock.hpp"
+#include "tests/support/fake_random.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/stored_builder.hpp"
 
@@ -41,9 +43,12 @@ class SessionsCommand : public ::testing::Test {
   }
 
   int run(SessionsAction action, const std::string& path, const std::string& id = {}, bool json = false) {
+    return run(SessionsOptions{action, path, id, json});
+  }
+  int run(const SessionsOptions& options) {
     out_.str({});
     err_.str({});
-    return run_sessions(SessionsOptions{action, path, id, json, false}, files_, clock_, out_, err_);
+    return run_sessions(options, {files_, clock_, random_, out_, err_});
   }
   std::string text(SessionsAction action, const std::string& id = {}, bool json = false) {
     const int status = run(action, kStoreFolder, id, json);
@@ -53,6 +58,7 @@ class SessionsCommand : public ::testing::Test {
 
   testing::FakeFileSystem files_;
   testing::FakeClock clock_;
+  testing::FakeRandom random_;
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -117,6 +123,78 @@ TEST_F(SessionsCommand, InfoShowsTheHeadOfADamagedBody) {
   EXPECT_NE(out_.str().find("reference-1"), std::string::npos);
 }
 
+TEST_F(SessionsCommand, GoldenGcAndExport) {
+  const auto told = [&](SessionsOptions options) {
+    const int status = run(options);
+    return out_.str() + err_.str() + "exit " + std::to_string(status) + "\n";
+  };
+  SessionsOptions gc{SessionsAction::gc, kStoreFolder};
+  SessionsOptions save{SessionsAction::export_one, kStoreFolder, "00000000000000b2"};
+  save.target = kStoreFolder + "/chat.sess";
+  std::string whole = told(save) + told(save);
+  save.json = save.force = true;
+  whole += told(save);
+  gc.dry_run = true;
+  whole += told(gc);
+  gc.older_than = "2h";
+  gc.json = true;
+  whole += told(gc);
+  gc.dry_run = false;
+  whole += told(gc);
+  gc.json = false;
+  whole += told(gc);
+  testing::expect_golden("sessions_change.txt", whole);
+  EXPECT_FALSE(files_.exists(kStoreFolder + "/conv-00000000000000c3.idx.tmp"));
+  EXPECT_TRUE(files_.exists(kStoreFolder + "/chat.sess"));
+}
+
+TEST_F(SessionsCommand, GcIsRefusedWhileAServerRuns) {
+  const auto lock = files_.lock(kStoreFolder + "/LOCK");
+  ASSERT_TRUE(lock.ok());
+  for (const bool dry_run : {false, true}) {
+    SessionsOptions gc{SessionsAction::gc, kStoreFolder};
+    gc.dry_run = dry_run;
+    EXPECT_EQ(run(gc), 1);
+    EXPECT_EQ(err_.str(), "strata: " + kStoreFolder + " is in use by another process; end it first\n");
+  }
+  files_.unlock(*lock);
+  EXPECT_EQ(run(SessionsOptions{SessionsAction::gc, kStoreFolder}), 0);
+  EXPECT_TRUE(files_.lock(kStoreFolder + "/LOCK").ok()) << "gc gives the lock back";
+}
+
+TEST_F(SessionsCommand, GcLeavesNoLockWhereItHasNothingToDo) {
+  EXPECT_TRUE(files_.create_directory("/letters"));
+  files_.put("/letters/letter.txt", "dear");
+  EXPECT_EQ(run(SessionsOptions{SessionsAction::gc, "/letters"}), 0);
+  SessionsOptions look{SessionsAction::gc, kStoreFolder};
+  look.dry_run = true;
+  EXPECT_EQ(run(look), 0);
+  EXPECT_FALSE(files_.exists("/letters/LOCK"));
+  EXPECT_FALSE(files_.exists(kStoreFolder + "/LOCK"));
+}
+
+TEST_F(SessionsCommand, VerifyOfOneFile) {
+  files_.put("/store/chat.sess", testing::self_contained_session());
+  EXPECT_EQ(run(SessionsAction::verify, "/store/chat.sess"), 0) << err_.str();
+  EXPECT_NE(out_.str().find("1 conversations, 4.8 MiB read, 0 bad"), std::string::npos) << out_.str();
+  EXPECT_EQ(run(SessionsAction::verify, "/store/conv-00000000000000b2.idx"), 0) << err_.str();
+  files_.flip_byte("/store/chat.sess", 4096);
+  EXPECT_EQ(run(SessionsAction::verify, "/store/chat.sess"), 1);
+  EXPECT_NE(out_.str().find("chat.sess: corrupt: "), std::string::npos) << out_.str();
+  files_.put("/store/notes", "no session");
+  EXPECT_EQ(run(SessionsAction::verify, "/store/notes"), 1);
+  EXPECT_NE(out_.str().find("foreign"), std::string::npos) << out_.str();
+}
+
+TEST(SessionsAge, DaysHoursAndMinutes) {
+  EXPECT_EQ(*parse_age("30"), 30 * 24 * kHourNs);
+  EXPECT_EQ(*parse_age("30d"), 30 * 24 * kHourNs);
+  EXPECT_EQ(*parse_age("12h"), 12 * kHourNs);
+  EXPECT_EQ(*parse_age("90m"), kHourNs * 3 / 2);
+  for (const char* wrong : {"", "0", "-1", "d", "12 h", "1.5d", "7w", "36501", "99999999999999999999", "3dd"})
+    EXPECT_EQ(parse_age(wrong).error().code, ErrorCode::invalid) << wrong;
+}
+
 TEST_F(SessionsCommand, WrongUseAndMissingThings) {
   EXPECT_EQ(run(SessionsAction::list, "/none"), 1);
   EXPECT_EQ(err_.str(), "strata: /none: No such file or directory\n");
@@ -125,6 +203,14 @@ TEST_F(SessionsCommand, WrongUseAndMissingThings) {
   EXPECT_EQ(run(SessionsAction::info, kStoreFolder, "../secret"), 2);
   EXPECT_EQ(run(SessionsAction::info, kStoreFolder + "/conv-00000000000000a1.idx", "00000000000000a1"), 2);
   EXPECT_EQ(run(SessionsAction::info, kStoreFolder, "00000000000000ff"), 1);
+  EXPECT_EQ(run(SessionsAction::gc, "/none"), 1);
+  EXPECT_EQ(run(SessionsAction::verify, "/none/file"), 1);
+  SessionsOptions save{SessionsAction::export_one, kStoreFolder, "00000000000000ff"};
+  save.target = kStoreFolder + "/LOCK";
+  EXPECT_EQ(run(save), 2);
+  save.target = "/none/chat.sess";
+  EXPECT_EQ(run(save), 1);
+  EXPECT_NE(err_.str(), "");
 }
 
 }  // namespace

@@ -97,6 +97,38 @@ TEST(EngineLoop, ALongPromptNeverStopsAnotherSlotsTokens) {
   EXPECT_EQ(batches_with_both, (2000U + 63U) / 64U);
 }
 
+// The same on a machine where a prompt token costs what a token of the answer costs, and on one where it is
+// nearly free.
+TEST(EngineLoop, ALongPromptKeepsTheGapsOfAnotherSlotBelowTwiceTheirLength) {
+  for (const uint64_t prompt_token_ns : {uint64_t{15'000'000}, uint64_t{1'000'000}, uint64_t{10'000}}) {
+    constexpr uint64_t kAnswerNs = 25'000'000;
+    EngineBench bench(2, 8192);
+    bench.model.on_decode = [&](const ScriptedModel::Batch& batch) {
+      for (const ScriptedModel::Item& item : batch) {
+        const bool answer = item.slot == 0 && item.position >= 10;
+        bench.clock.advance(answer ? kAnswerNs : item.tokens.size() * prompt_token_ns);
+      }
+    };
+    lines::Generate answering = ask(1, 10, 4000);
+    answering.ignore_end = true;
+    bench.engine.generate(std::move(answering));
+    for (int i = 0; i < 10; ++i) bench.engine.step();
+    bench.engine.generate(ask(2, 1500, 1));
+    uint32_t largest_part = 0;
+    while (bench.events.of<lines::Done>().empty()) {
+      const uint64_t before_ns = bench.clock.monotonic_ns();
+      bench.engine.step();
+      EXPECT_LT(bench.clock.monotonic_ns() - before_ns, 2 * kAnswerNs) << "prompt token " << prompt_token_ns;
+      if (const auto* prompt = item_of(bench.model.batches.back(), 1))
+        largest_part = std::max(largest_part, static_cast<uint32_t>(prompt->tokens.size()));
+    }
+    EXPECT_EQ(bench.events.of<lines::Done>()[0].id, 2U)
+        << "the prompt was read while the other slot answered";
+    const uint64_t affordable = kAnswerNs / 2 / prompt_token_ns;
+    EXPECT_EQ(largest_part, std::clamp<uint64_t>(affordable, 1, 64)) << "prompt token " << prompt_token_ns;
+  }
+}
+
 TEST(EngineLoop, ReadsInLargerPartsWhenNobodyAnswers) {
   EngineBench bench;
   bench.engine.generate(ask(1, 600, 0));

@@ -71,6 +71,36 @@ TEST(ServerAnswerReader, WhatWasGivenOutIsNeverTakenBack) {
   EXPECT_EQ(reader.finish().text, " you");
 }
 
+// Reads any text as content, and counts what it is made to read.
+class CountingReader final : public test::ByteVocabulary {
+ public:
+  Result<std::string> chat_parse(const std::string&, std::string_view text, bool) override {
+    read_bytes += text.size();
+    return content(std::string(text));
+  }
+  uint64_t read_bytes = 0;
+};
+
+TEST(ServerAnswerReader, TheWorkForEachTokenIsBoundedHoweverLongTheAnswer) {
+  CountingReader model;
+  AnswerReader reader = reader_of(model);
+  std::string said;
+  std::string text;
+  for (uint32_t token = 0; token < 20'000; ++token) {
+    const std::string piece = std::to_string(10'000 + token);
+    text += piece;
+    const AnswerDelta delta = reader.feed(piece);
+    said += delta.text;
+    if (text.size() <= 2048) {
+      EXPECT_EQ(delta.text, piece) << "short answers come token by token";
+    }
+    EXPECT_LE(text.size() - said.size(), text.size() / 2048 + piece.size());
+  }
+  said += reader.finish().text;
+  EXPECT_EQ(said, text);
+  EXPECT_LT(model.read_bytes, 4096 * text.size()) << "the whole text for each token are 1e9 bytes";
+}
+
 TEST(ServerAnswerReader, CallsComeInPiecesWithOneId) {
   ScriptedReader model;
   model.meanings = {

@@ -252,14 +252,23 @@ class JoiningVocabulary final : public Model {
   test::ByteVocabulary inner_;
 };
 
-TEST(ServerPrompt, BordersThatATokenStraddlesAreDropped) {
+// Whoever rewrites the user's message still shares the tokens before (RAM-6).
+TEST(ServerPrompt, BordersThatATokenStraddlesMoveBeforeIt) {
   JoiningVocabulary model;
   CompletionRequest request;
   request.chat = true;
-  request.messages = {{"system", "S"}, {"user", "A"}};
+  request.messages = {{"system", "S"}, {"user", "A"}, {"assistant", "B"}, {"user", "C"}};
   const auto prompt = build_prompt(model, request);
   ASSERT_TRUE(prompt);
-  EXPECT_TRUE(prompt->borders.empty());
+  const size_t system = std::string("<system>\nS").size();
+  const size_t user = std::string("\n<user>\nA").size() - 1;  // "\n<" is one token
+  const size_t assistant = std::string("\n<assistant>\nB").size() - 1;
+  EXPECT_THAT(prompt->borders, ElementsAre(system, system + user + assistant, system + 2 * user + assistant));
+  request.messages.back() = {"user", "another"};
+  const auto rewritten = build_prompt(model, request);
+  ASSERT_TRUE(rewritten);
+  EXPECT_TRUE(std::equal(prompt->tokens.begin(), prompt->tokens.begin() + prompt->borders[1],
+                         rewritten->tokens.begin()));
 }
 
 TEST(ServerPrompt, EmptyAndForeignTokensAreRefused) {

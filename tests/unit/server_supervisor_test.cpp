@@ -125,6 +125,20 @@ TEST_F(SupervisorTest, FirstEngineThatCannotStartIsReported) {
   say("ERR - folder is in use");
   process_.on_end("exited with status 1");
   EXPECT_EQ(reason, "folder is in use");
+  EXPECT_THAT(log_.lines, IsEmpty()) << "who started it says it, once";
+}
+
+TEST_F(SupervisorTest, ReadinessIsToldOnceHoweverManyEnginesFollow) {
+  int told = 0;
+  supervisor_.on_first_ready = [&] { ++told; };
+  ASSERT_TRUE(supervisor_.start().ok());
+  EXPECT_EQ(told, 0);
+  say("READY 100 2");
+  EXPECT_EQ(told, 1);
+  end();
+  ask();
+  say("READY 100 2");
+  EXPECT_EQ(told, 1);
 }
 
 // Every line that is not in the protocol, or not allowed now, ends the engine.

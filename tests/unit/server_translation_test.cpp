@@ -231,7 +231,7 @@ TEST(ServerNativeRequest, GrammarsNeedAModelThatCanUseThem) {
   EXPECT_EQ(
       parse_native_completion(R"({"prompt":"a","json_schema":{"a":1}})", ChatSupport::tools).error().status,
       501);
-  EXPECT_TRUE(parse_chat_completion(chat(R"(,"grammar":"g")"), ChatSupport::tools)->grammar.empty());
+  EXPECT_EQ(parse_chat_completion(chat(R"(,"grammar":"g")"), ChatSupport::tools)->grammar, "g");
 }
 
 TEST(ServerNativeRequest, KeysAreRead) {

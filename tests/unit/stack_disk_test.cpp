@@ -326,6 +326,52 @@ TEST_F(StackDisk, DISK8_TheMostRecentlyUsedAreTakenInUpToTheBudget) {
   for (size_t i = 5; i-- > 2;) expect_reused(299, Tier::disk, prompts[i]);
 }
 
+// Read back, but nothing new was published: the next start knows of it all the same; an hour later, too.
+TEST_F(StackDisk, DISK8_AUseThatPublishedNothingCountsForTheOrder) {
+  for (const bool in_order : {true, false}) {
+    StackWorld& world = make(ram_and_disk(400 << 10, 64 << 20));
+    std::vector<std::vector<Token>> prompts;
+    for (uint64_t i = 0; i < 5; ++i) prompts.push_back(prompt_of(i, 300));
+    for (const auto& prompt : prompts) ask(prompt);
+    world.shutdown();
+    world.clock().advance(60 * kMinuteNs);
+    world.restart();
+    TierRequest once;
+    once.keep = false;
+    expect_reused(299, Tier::disk, prompts[0], once);
+    world.clock().advance(2 * kMinuteNs);
+    world.settle();
+    if (in_order) world.shutdown();  // otherwise as after a crash
+    world.options().tiers.disk_budget_bytes = 400 << 10;
+    world.restart();
+    EXPECT_EQ(world.stack().status().disk_images, 1u);
+    expect_reused(299, Tier::disk, prompts[0]);
+  }
+}
+
+// The folder cannot be flushed after a rename: a power loss may bring the older index back, so its bytes
+// stay.
+TEST_F(StackDisk, B6_NothingIsGivenBackWhileAPublicationMayBeLost) {
+  StackWorld& world = make(ram_and_disk(8 << 20, 64 << 20));
+  world.options().tiers.write_policy = WritePolicy::through;
+  world.restart();
+  const auto a = prompt_of(1, 300);
+  const Answer first = ask(a);
+  world.settle();
+  const auto before = read_published(world.files(), StackWorld::kFolder, conversation_of(304));
+  ASSERT_TRUE(before.ok());
+  world.faulty_files().set_plan({{FileCall::sync_directory, 1, EIO, true}});
+  ask(next_prompt(a, first, 3, 40));
+  world.settle();
+  EXPECT_GT(world.faulty_files().faults(), 0u);
+  const auto after = read_published(world.files(), StackWorld::kFolder, before->head.id);
+  ASSERT_TRUE(after.ok()) << "it is published all the same";
+  EXPECT_GT(after->head.generation, before->head.generation);
+  for (const ManifestPart& part : before->parts) {
+    EXPECT_TRUE(check_stored_part(world.files(), StackWorld::kFolder, *before, part).ok());
+  }
+}
+
 // --- DISK-11
 
 // A two-stage conversation of which one part of one stage is missing is not restored.

@@ -409,6 +409,7 @@ class LyingRename final : public FileSystem {
     return errno_error(EIO, "rename");
   }
   Status unlink(const std::string& path) override { return inner_.unlink(path); }
+  Status set_modified(const std::string& path, int64_t ns) override { return inner_.set_modified(path, ns); }
   Status create_directory(const std::string& path) override { return inner_.create_directory(path); }
   Status sync_directory(const std::string& path) override { return inner_.sync_directory(path); }
   Result<std::vector<std::string>> list(const std::string& path) override { return inner_.list(path); }

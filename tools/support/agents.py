@@ -16,7 +16,7 @@ agent, you do that task and nothing else, and report what you found in a few sen
 
 
 def excerpt(path, size, start=0):
-    """`size` bytes of a file of the repository as text; the embedded model has about one token a byte."""
+    """`size` bytes of a file of the repository as text."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         text = file.read().encode("ascii", "replace").decode()
     if len(text) < start + size:
@@ -24,16 +24,16 @@ def excerpt(path, size, start=0):
     return f"Content of {path}, from byte {start}:\n{text[start:start + size]}\n"
 
 
-def system_prompt(opening=RULES):
-    return opening + excerpt("docs/architecture.md", 1900) + "Date: 1 January\nFolder: strata\n"
+def system_prompt(opening=RULES, size=1900):
+    return opening + excerpt("docs/architecture.md", size) + "Date: 1 January\nFolder: strata\n"
 
 
 class Agent:
     """One conversation: what was asked and answered so far."""
 
-    def __init__(self, name, opening=RULES):
+    def __init__(self, name, opening=RULES, system_bytes=1900):
         self.name = name
-        self.messages = [{"role": "system", "content": system_prompt(opening)}]
+        self.messages = [{"role": "system", "content": system_prompt(opening, system_bytes)}]
 
     def ask(self, *texts):
         self.messages.append({"role": "user", "content": [{"type": "text", "text": text} for text in texts]})
@@ -42,5 +42,5 @@ class Agent:
         self.messages.append({"role": "assistant", "content": answer})
 
     def request(self, max_tokens):
-        return {"model": "reference", "messages": self.messages, "stream": True, "stream_options": {"include_usage": True},
-                "store": False, "max_completion_tokens": max_tokens, "temperature": 0}
+        return {"messages": self.messages, "stream": True, "stream_options": {"include_usage": True}, "store": False,
+                "max_completion_tokens": max_tokens, "temperature": 0}

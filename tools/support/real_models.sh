@@ -69,7 +69,9 @@ install_model() {
   say "$models_folder/$file"
 }
 
+install_smollm2() { install_model "$smollm2_file" "$smollm2_sha256" assemble_smollm2; }
+
 install_models() {
-  install_model "$smollm2_file" "$smollm2_sha256" assemble_smollm2 &&
+  install_smollm2 &&
     install_model "$gemma3_file" "$gemma3_sha256" assemble_gemma3
 }
