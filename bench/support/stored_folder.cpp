@@ -30,6 +30,7 @@ uint64_t store(FileSystem& files, const std::string& folder, ConversationId id, 
   STRATA_CHECK(files.write_at(*index, std::span(bytes).first(sizes->head_bytes), 0).ok());
   STRATA_CHECK(files.truncate(*index, sizes->total_bytes).ok());
   files.close(*index);
+  STRATA_CHECK(files.set_modified(folder + "/" + index_file_name(id), static_cast<int64_t>(id.value)).ok());
   const auto session =
       files.open(folder + "/" + session_file_name(id), OpenMode::create_exclusive, Caching::buffered);
   STRATA_CHECK(session.ok() && files.truncate(*session, kSessionBytes).ok());
