@@ -26,6 +26,7 @@ void intake(benchmark::State& state) {
   IntakeRules rules;
   rules.folder = folder.path();
   rules.budget_bytes = UINT64_MAX / 2;
+  rules.now_wall_ns = UINT64_MAX / 2;
   const double rss_before = proc_value("/proc/self/status", "VmRSS: %lf kB");
   const double read_before = proc_value("/proc/self/io", "rchar: %lf");
   double rss = 0;
