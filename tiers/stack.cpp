@@ -20,8 +20,8 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const TierOptions& options, c
 Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity)
     : options_(options),
       clock_(ports.clock),
-      ports_{ports.model, ports.device,  clock_,      ports.memory, ports.random,
-             ports.log,   ports.metrics, ports.files, ports.reader, ports.writer},
+      ports_{ports.model,   ports.device, clock_,       ports.memory, ports.random, ports.log,
+             ports.metrics, ports.files,  ports.reader, ports.writer, ports.pages},
       identity_(identity),
       model_(ports.model.info()),
       unsettled_(ports.device) {}
