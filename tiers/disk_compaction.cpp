@@ -16,6 +16,7 @@ namespace strata {
 namespace {
 
 constexpr uint64_t kLookEveryNs = 1'000'000'000;
+constexpr uint64_t kLookAgainNs = 10'000'000'000;  // after one that gave way or failed
 
 uint64_t in_use(uint64_t length) { return align_up(length, limits::kAlignment); }
 
@@ -36,6 +37,7 @@ bool DiskTier::touches_compaction(const Image& image) const {
 }
 
 bool DiskTier::worth_compacting(const File& file) const {
+  if (file.settled || file.damaged) return false;
   uint64_t live = limits::kSessionHeaderBytes;
   for (const auto& [offset, extent] : file.extents) live += extent.users > 0 ? extent.length : 0;
   return file.allocated_bytes >= 2 * live && file.allocated_bytes - live >= options_.compaction_min_bytes;
@@ -45,43 +47,62 @@ bool DiskTier::worth_compacting(const File& file) const {
 bool DiskTier::may_compact(const File& file) const {
   return file.exists && std::all_of(file.users.begin(), file.users.end(), [&](uint64_t key) {
            auto entry = entries_.find(key);
-           return entry != entries_.end() && entry->second.image && may_remove(entry->second);
+           return entry != entries_.end() && entry->second.image && !entry->second.held_by_user &&
+                  may_remove(entry->second);
          });
 }
 
 // One file at a time, when nothing else is to be written.
 void DiskTier::compact() {
+  give_way();
   const uint64_t now = ports_.clock.monotonic_ns();
-  if (compacting_ || !pending_.empty() || !posted_.empty() || !releasing_.empty() || streaming()) return;
-  if (last_compaction_look_ns_ != 0 && now - last_compaction_look_ns_ < kLookEveryNs) return;
-  last_compaction_look_ns_ = now;
+  if (!may_compact_ || compacting_ || !pending_.empty() || !posted_.empty() || !releasing_.empty()) return;
+  if (streaming() || now < next_compaction_look_ns_) return;
+  next_compaction_look_ns_ = now + kLookEveryNs;
   for (const auto& [id, file] : files_) {
-    if (!worth_compacting(file) || !may_compact(file)) continue;
-    start_compaction(id, file);
-    return;
+    if (worth_compacting(file) && may_compact(file) && start_compaction(id, file)) return;
   }
 }
 
-void DiskTier::start_compaction(ConversationId id, const File& file) {
+// Nobody waits for a compaction: what else is to be written goes first.
+void DiskTier::give_way() {
+  const bool others_wait = !pending_.empty() || !posted_.empty() || streaming();
+  if (compacting_ && (others_wait || !may_compact_)) compacting_->stop->set();
+}
+
+void DiskTier::stop_compacting() {
+  may_compact_ = false;
+  give_way();
+}
+
+uint64_t DiskTier::compaction_bytes(const File& file) const {
+  uint64_t bytes = 2 * limits::kFileOverheadBytes + limits::kSessionHeaderBytes;
+  for (const auto& [offset, extent] : file.extents) bytes += extent.users > 0 ? in_use(extent.length) : 0;
+  for (const uint64_t key : file.users) bytes += entries_.at(key).index_bytes + limits::kAlignment;
+  return bytes;
+}
+
+// False when there is no room for it: nobody has to go for a compaction.
+bool DiskTier::start_compaction(ConversationId id, const File& file) {
   Compacting work;
-  work.from = id;
-  work.to = listener_.new_id();
-  work.keys.assign(file.users.begin(), file.users.end());
-  CompactJob job = compact_job(work, file);
-  work.reserved_bytes = 2 * limits::kFileOverheadBytes + limits::kSessionHeaderBytes;
-  for (const Extent& extent : work.extents) work.reserved_bytes += in_use(extent.length);
-  for (const uint64_t key : work.keys)
-    work.reserved_bytes += entries_.at(key).index_bytes + limits::kAlignment;
-  // Nobody has to go for it.
+  work.reserved_bytes = compaction_bytes(file);
   const auto space = ports_.files.space(options_.folder);
   const bool budget_ok = charged_bytes() + work.reserved_bytes <= options_.budget_bytes;
   const bool floor_ok = space.ok() && space->free_bytes >= options_.min_free_bytes + work.reserved_bytes;
-  if (!budget_ok || !floor_ok) return;
+  if (!budget_ok || !floor_ok) return false;
+  work.from = id;
+  work.to = listener_.new_id();
+  work.keys.assign(file.users.begin(), file.users.end());
+  work.stop = std::make_shared<StopFlag>();
+  CompactJob job = compact_job(work, file);
+  job.stop = work.stop;
   reserved_bytes_ += work.reserved_bytes;
   File& fresh = files_[work.to];
   fresh.incarnation = next_incarnation_++;
+  fresh.settled = true;
   work.job = hand_over(std::move(job));
   compacting_ = std::move(work);
+  return true;
 }
 
 CompactJob DiskTier::compact_job(Compacting& work, const File& file) {
@@ -89,6 +110,7 @@ CompactJob DiskTier::compact_job(Compacting& work, const File& file) {
   job.from = work.from;
   job.header = session_header_of(*entries_.at(work.keys.front()).image, publication_rules());
   job.header.id = work.to;
+  job.header.created_ns = ports_.clock.on_the_wall(job.header.created_ns);
   uint64_t offset = limits::kSessionHeaderBytes;
   for (const auto& [old_offset, extent] : file.extents) {
     const PartRef part = extent.part.lock();
@@ -101,6 +123,7 @@ CompactJob DiskTier::compact_job(Compacting& work, const File& file) {
                          offset,
                          old.digest});
     work.parts.push_back(part);
+    work.from_offsets.push_back(old.offset);
     work.extents.push_back(Extent{work.to, offset, old.length, {}});
     offset += in_use(old.length);
   }
@@ -125,6 +148,7 @@ CompactJob::Index DiskTier::compacted_index(const Compacting& work, const Entry&
   const uint64_t own_bytes = own.id == work.from || own.needed_length == 0 ? 0 : limits::kSessionHeaderBytes;
   CompactJob::Index index;
   index.manifest = manifest_of(*entry.image, parts, moved, own_bytes, publication_rules());
+  index.manifest.head.created_ns = ports_.clock.on_the_wall(entry.image->created_ns);
   index.manifest.head.last_used_ns = ports_.clock.on_the_wall(entry.last_used_ns);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (auto at = which.find(parts[i].get()); at != which.end()) index.moved.emplace_back(i, at->second);
@@ -137,43 +161,59 @@ void DiskTier::finish_compaction(const WriteResult& result) {
   compacting_.reset();
   reserved_bytes_ -= work.reserved_bytes;
   kept_bytes_ += result.index_allocated_bytes;
-  File& fresh = files_.at(work.to);
-  // Where its size cannot be had, it counts as all it was allowed to take.
-  const uint64_t left_bytes =
-      result.files.empty() ? work.reserved_bytes : result.files.front().allocated_bytes;
-  if (!result.published) {
-    kept_bytes_ += left_bytes;  // of the new file, should it still be there
+  // Where its size cannot be had, the new file counts as all it was allowed to take.
+  const uint64_t bytes = result.files.empty() ? work.reserved_bytes : result.files.front().allocated_bytes;
+  if (result.published) {
+    files_.at(work.to).allocated_bytes = bytes;
+    compacted(work, result);
+  } else {
+    kept_bytes_ += bytes;  // should it still be there
     files_.erase(work.to);
-    ports_.metrics.add("strata_skips_total",
-                       fmt::format("tier=\"disk\",reason=\"{}\"", label(skip_reason(result.status))));
-    ports_.log.write(LogLevel::warning, "strata: conversation disk: compaction failed: " +
-                                            (result.status.ok() ? "" : result.status.error().message));
-    return;
   }
-  fresh.exists = true;
-  fresh.allocated_bytes = left_bytes;
-  move_parts(work, result);
-  Freed freed;
+  if (!result.status.ok()) compaction_failed(work, result);
+}
+
+void DiskTier::compaction_failed(const Compacting& work, const WriteResult& result) {
+  const ErrorCode code = result.status.error().code;
+  next_compaction_look_ns_ = ports_.clock.monotonic_ns() + kLookAgainNs;
+  if (code == ErrorCode::cancelled) return;
   File& old = files_.at(work.from);
-  const uint64_t before = old.allocated_bytes;
+  (code == ErrorCode::corrupt ? old.damaged : old.settled) = true;
+  ports_.metrics.add("strata_skips_total",
+                     fmt::format("tier=\"disk\",reason=\"{}\"", label(skip_reason(result.status))));
+  ports_.log.write(LogLevel::warning,
+                   "strata: conversation disk: compaction failed: " + result.status.error().message);
+}
+
+// All indexes, or the first of them, name the new file now.
+void DiskTier::compacted(const Compacting& work, const WriteResult& result) {
+  move_parts(work, result);
+  File& fresh = files_.at(work.to);
+  File& old = files_.at(work.from);
+  fresh.exists = true;
   for (size_t i = 0; i < work.keys.size(); ++i) {
-    Entry* entry = find(work.keys[i]);
     fresh.users.insert(work.keys[i]);
+    Entry* entry = find(work.keys[i]);
     if (entry == nullptr) continue;  // quarantined meanwhile: both files stay for a look
-    if (i < result.index_bytes.size()) {
+    const bool renamed = i < result.index_bytes.size();
+    if (renamed) {
       entry->head = work.heads[i];
       entry->index_bytes = result.index_bytes[i];
-      // A name that may not be on the disk yet keeps what the older one refers to.
-      if (result.status.ok()) old.users.erase(entry->key);
-    } else {  // its index on the disk still names the old file
-      entry->head.files.push_back({work.to, 0});
     }
+    // A name that may not be on the disk yet keeps what the older one refers to.
+    if (renamed && result.status.ok()) old.users.erase(entry->key);
+    const auto names_it = [&](const ManifestFile& file) { return file.id == work.to; };
+    const bool named = std::any_of(entry->head.files.begin(), entry->head.files.end(), names_it);
+    if (!named) entry->head.files.push_back({work.to, 0});  // so that it is let go with the entry
   }
-  freed[work.from];
+  if (!result.status.ok()) return;
   ports_.metrics.add("strata_compactions_total");
-  ports_.log.write(LogLevel::info, fmt::format("strata: conversation disk: compacted {} from {} to {} MiB",
-                                               session_file_name(work.from), before / limits::kMiB,
-                                               fresh.allocated_bytes / limits::kMiB));
+  ports_.log.write(
+      LogLevel::info,
+      fmt::format("strata: conversation disk: compacted {} from {} to {} MiB", session_file_name(work.from),
+                  old.allocated_bytes / limits::kMiB, fresh.allocated_bytes / limits::kMiB));
+  Freed freed;
+  freed[work.from];
   post_release(work.from, false, 0, std::move(freed));
 }
 
@@ -181,7 +221,7 @@ void DiskTier::move_parts(const Compacting& work, const WriteResult& result) {
   File& old = files_.at(work.from);
   File& fresh = files_.at(work.to);
   for (size_t i = 0; i < work.parts.size(); ++i) {
-    const auto before = old.extents.find(work.parts[i]->disk->offset);
+    const auto before = old.extents.find(work.from_offsets[i]);
     STRATA_CHECK(before != old.extents.end());
     Extent extent = work.extents[i];
     extent.digest = result.digests.at(i);

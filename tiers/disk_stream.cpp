@@ -11,10 +11,8 @@
 namespace strata {
 
 bool DiskTier::streaming() const {
-  return std::any_of(streams_.begin(), streams_.end(), [](const auto& stream) {
-    const StreamState state = stream.second.status.state;
-    return state != StreamState::published && state != StreamState::failed;
-  });
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const auto& stream) { return !is_over(stream.second); });
 }
 
 DiskTier::StreamKey DiskTier::begin_stream(const ImageRef& image) {
@@ -27,6 +25,8 @@ DiskTier::StreamKey DiskTier::begin_stream(const ImageRef& image) {
   if (refuse_too_large(stream.posted.spill)) {
     stream.status.state = StreamState::failed;
     stream.status.why = SkipReason::too_large;
+  } else if (!touches_compaction(*image)) {
+    hold_extents(stream.posted.spill);  // what is stored now stays so until the stream is open
   }
   return key;
 }
@@ -95,8 +95,7 @@ void DiskTier::finish_extents(Stream& stream, const WriteResult& result) {
   own.exists = own.exists || (result.status.ok() && work.create_file);
   const uint64_t before = own.allocated_bytes;
   apply_sizes(result);
-  charge_unknown_sizes(posted, result);
-  // What lies on the disk now is charged as such.
+  // What lies on the disk now is charged as such; while its size is not known the reservation covers it.
   const uint64_t grown = own.allocated_bytes - std::min(own.allocated_bytes, before);
   const uint64_t moved = std::min(grown, posted.reserved_bytes);
   posted.reserved_bytes -= moved;
@@ -119,16 +118,26 @@ void DiskTier::publish(StreamKey key) {
 void DiskTier::abort_stream(StreamKey key) {
   Stream& stream = streams_.at(key);
   stream.aborted = true;
-  for (const JobId job : std::set<JobId>(stream.jobs)) (void)ports_.writer.cancel(job);
+  // The last one first: none starts whose predecessor never ran.
+  const std::vector<JobId> jobs(stream.jobs.rbegin(), stream.jobs.rend());
+  for (const JobId job : jobs) (void)ports_.writer.cancel(job);
   for (const auto& [job, posted] : posted_) {
     if (posted.stream == key) (void)ports_.writer.cancel(job);
   }
 }
 
 void DiskTier::end_stream(StreamKey key) {
-  const StreamState state = streams_.at(key).status.state;
-  STRATA_CHECK(state == StreamState::published || state == StreamState::failed);
-  streams_.erase(key);
+  Stream& stream = streams_.at(key);
+  stream.forgotten = true;
+  if (is_over(stream)) {
+    streams_.erase(key);
+  } else {
+    abort_stream(key);
+  }
+}
+
+bool DiskTier::is_over(const Stream& stream) {
+  return stream.status.state == StreamState::published || stream.status.state == StreamState::failed;
 }
 
 // Streams whose transfers are all back: the complete ones are published, the failed ones undone.
@@ -144,6 +153,8 @@ void DiskTier::settle_streams() {
       post_stream(stream);
     }
   }
+  std::erase_if(streams_,
+                [](const auto& stream) { return stream.second.forgotten && is_over(stream.second); });
 }
 
 void DiskTier::post_stream(Stream& stream) {
@@ -168,10 +179,12 @@ void DiskTier::stream_failed(Stream& stream) {
   if (stream.failure.ok()) {
     stream.status.why = SkipReason::cancelled;
     ports_.metrics.add("strata_skips_total", "tier=\"disk\",reason=\"cancelled\"");
+    posted = Posted();
     return;
   }
   if (laid_out) stream.status.why = skip_reason(stream.failure);
   drop_pending(posted.spill, stream.status.why, laid_out ? stream.failure.error().message : "");
+  posted = Posted();
 }
 
 }  // namespace strata

@@ -296,6 +296,8 @@ SkipReason DiskTier::skip_reason(const Status& status) {
       return SkipReason::no_space;
     case ErrorCode::cancelled:
       return SkipReason::cancelled;
+    case ErrorCode::corrupt:
+      return SkipReason::corrupt;
     default:
       return SkipReason::io_error;
   }
@@ -433,7 +435,9 @@ DiskTier::Room DiskTier::room_for(const Pending& spill, uint64_t bytes, SkipReas
       remove(victim->key, ReadReason::evicted);
       continue;
     }
-    if (!releasing_.empty() || !posted_.empty()) return Room::wait;
+    bool laid_out = false;  // what is on its way gives back what it does not need
+    each_laid_out([&](const Posted&) { laid_out = true; });
+    if (!releasing_.empty() || laid_out || compacting_) return Room::wait;
     why = budget_ok ? SkipReason::min_free_disk : SkipReason::budget;
     return Room::refused;
   }
@@ -681,6 +685,7 @@ void DiskTier::unref_extents(const Image& image, Freed& freed) {
     auto extent = file->second.extents.find(part->disk->offset);
     if (extent == file->second.extents.end() || extent->second.users == 0) continue;
     if (--extent->second.users > 0 || !fully_known(file->second)) continue;
+    file->second.settled = false;
     freed[file->first].push_back({extent->first, extent->second.length});
     file->second.extents.erase(extent);
     part->disk.reset();

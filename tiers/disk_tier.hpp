@@ -123,7 +123,10 @@ class DiskTier final : public SpillTarget {
   void write(StreamKey key, std::vector<HostBufferRef> buffers);
   void publish(StreamKey key);       // after the last part
   void abort_stream(StreamKey key);  // ends in failed (cancelled), or published if it is too late
-  void end_stream(StreamKey key);    // forgets a published or failed one
+  void end_stream(StreamKey key);    // nobody asks for it any more; one that is not over is aborted
+
+  // At shutdown nobody waits for a file to be written anew.
+  void stop_compacting();
 
   // Takes results in, hands jobs over, lets old conversations expire. True when jobs are under way or
   // waiting.
@@ -177,6 +180,8 @@ class DiskTier final : public SpillTarget {
     std::set<uint64_t> users;      // keys of entries and jobs
     uint64_t allocated_bytes = 0;  // last seen
     bool exists = false;
+    bool settled = false;      // compaction has nothing to win, or failed, until an extent becomes free
+    bool damaged = false;      // compaction found it so: never tried again
     uint64_t incarnation = 0;  // tells a file from an earlier one of the same name
   };
   struct Pending {
@@ -203,6 +208,7 @@ class DiskTier final : public SpillTarget {
     size_t handed = 0;     // of posted.written
     size_t written = 0;
     bool aborted = false;
+    bool forgotten = false;  // goes when it is over
     Status failure;
   };
   struct Releasing {
@@ -252,6 +258,7 @@ class DiskTier final : public SpillTarget {
 
   // --- streams
   [[nodiscard]] bool streaming() const;
+  static bool is_over(const Stream& stream);
   void open_streams();
   void finish_extents(Stream& stream, const WriteResult& result);
   void settle_streams();
@@ -264,14 +271,20 @@ class DiskTier final : public SpillTarget {
     ConversationId from, to;
     std::vector<uint64_t> keys;  // of the entries whose indexes are published anew, in the job's order
     std::vector<ManifestHead> heads;
-    std::vector<PartRef> parts;   // that move, in the order of the job's moves
+    std::vector<PartRef> parts;  // that move, in the order of the job's moves
+    std::vector<uint64_t> from_offsets;
     std::vector<Extent> extents;  // where to
     uint64_t reserved_bytes = 0;
+    std::shared_ptr<StopFlag> stop;
   };
   void compact();
   [[nodiscard]] bool worth_compacting(const File& file) const;
   [[nodiscard]] bool may_compact(const File& file) const;
-  void start_compaction(ConversationId id, const File& file);
+  bool start_compaction(ConversationId id, const File& file);
+  [[nodiscard]] uint64_t compaction_bytes(const File& file) const;
+  void give_way();
+  void compaction_failed(const Compacting& work, const WriteResult& result);
+  void compacted(const Compacting& work, const WriteResult& result);
   CompactJob compact_job(Compacting& work, const File& file);
   CompactJob::Index compacted_index(const Compacting& work, const Entry& entry);
   void finish_compaction(const WriteResult& result);
@@ -309,7 +322,8 @@ class DiskTier final : public SpillTarget {
   std::map<JobId, Releasing> releasing_;
   std::map<StreamKey, Stream> streams_;
   std::optional<Compacting> compacting_;
-  uint64_t last_compaction_look_ns_ = 0;
+  uint64_t next_compaction_look_ns_ = 0;
+  bool may_compact_ = true;
   IntakeReport intake_;
   uint64_t kept_bytes_ = 0;
   uint64_t reserved_bytes_ = 0;

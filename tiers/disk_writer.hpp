@@ -8,6 +8,7 @@
 // thread; jobs and results cross through a WriteQueue.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -84,10 +85,21 @@ struct TouchJob {
   std::vector<Use> uses;
 };
 
+// Set by the engine loop, asked by the writer.
+class StopFlag {
+ public:
+  void set() { set_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_set() const { return set_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> set_{false};
+};
+
 // Copy what is in use of a session file into a new one, and publish every conversation that refers to it
 // anew: extents → fdatasync → directory sync → one index after the other. Both files stay whole: the caller
 // releases the old one when nobody refers to it any more.
 struct CompactJob {
+  std::shared_ptr<const StopFlag> stop;  // asked between pieces; then the job ends as cancelled
   struct Move {
     PartPlace from, to;  // of the same part: in the old file, in the new one
     uint64_t bytes = 0;
@@ -152,6 +164,8 @@ class TransferGate {
  public:
   virtual ~TransferGate() = default;
   virtual void before_transfer() = 0;
+  // Of work that nobody waits for: it gives way for as long as it takes, or until it is told to stop.
+  virtual void before_background_transfer(const StopFlag& stop) = 0;
 };
 
 // What a failed job leaves behind: nothing of its own (temporary index, a session file it created), and
@@ -194,7 +208,8 @@ class DiskWriter {
   void touch(const WriteJob& job, const TouchJob& work);
   Status compact(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Status copy_extents(const std::string& folder, const CompactJob& work, WriteResult& result);
-  Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move);
+  Result<Digest> copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move,
+                             const StopFlag& stop);
   Status publish_compacted(const WriteJob& job, const CompactJob& work, WriteResult& result);
   Result<OpenedFile> open_for_writing(const std::string& path, OpenMode mode);
   Status remove_if_there(const std::string& path);

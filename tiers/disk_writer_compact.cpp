@@ -1,5 +1,5 @@
 // Compaction of session files, as the disk writer carries it out. Nobody waits for it: it goes through the
-// page cache, piece by piece, and lets foreground reads go first.
+// page cache, piece by piece, lets foreground reads go first, and ends when something else is to be written.
 #include <memory>
 #include <new>
 
@@ -59,7 +59,7 @@ Status DiskWriter::copy_extents(const std::string& folder, const CompactJob& wor
   const SessionHeaderBytes header = encode_session_header(work.header);
   STRATA_TRY(files_.write_at(to, header, 0));
   for (const CompactJob::Move& move : work.moves) {
-    STRATA_ASSIGN(const Digest digest, copy_extent(from, to, move));
+    STRATA_ASSIGN(const Digest digest, copy_extent(from, to, move, *work.stop));
     result.digests.push_back(digest);
     result.written_bytes += align_up(move.bytes, limits::kAlignment);
   }
@@ -67,12 +67,14 @@ Status DiskWriter::copy_extents(const std::string& folder, const CompactJob& wor
 }
 
 // Checked while it is copied; returns the digest it has in its new place.
-Result<Digest> DiskWriter::copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move) {
+Result<Digest> DiskWriter::copy_extent(FileHandle from, FileHandle to, const CompactJob::Move& move,
+                                       const StopFlag& stop) {
   std::vector<std::byte> piece(std::min(kPieceBytes, align_up(move.bytes, limits::kAlignment)));
   DigestStream before(move.from);
   DigestStream after(move.to);
   for (uint64_t done = 0; done < move.bytes; done += piece.size()) {
-    if (gate_ != nullptr) gate_->before_transfer();
+    if (gate_ != nullptr) gate_->before_background_transfer(stop);
+    if (stop.is_set()) return make_error(ErrorCode::cancelled, "compaction gives way");
     const uint64_t count = std::min<uint64_t>(piece.size(), move.bytes - done);
     const auto payload = std::span(piece).first(count);
     STRATA_ASSIGN(const size_t got, files_.read_at(from, payload, move.from_offset + done));

@@ -171,7 +171,8 @@ bool Stack::start_stream(Parking& parking, SkipReason& why) {
     return false;
   }
   const StreamOut::Ports ports{ports_.model, ports_.device, unsettled_, out_stream_, *ram_pool_, *disk_};
-  parking.stream = std::make_unique<StreamOut>(ports, parking.slot, parking.image);
+  parking.stream =
+      std::make_unique<StreamOut>(ports, parking.slot, slot(parking.slot).length(), parking.image);
   if (parking.stream->step() != StreamOut::State::failed) return true;
   why = parking.stream->why();
   parking.stream.reset();

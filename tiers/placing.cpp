@@ -88,7 +88,9 @@ void Stack::plan(Active& active) {
   if (active.placement.slot == kNoSlot) {
     const bool none_idle =
         active.request.slot ? !slot(*active.request.slot).idle() : least_used_idle(slots_) == nullptr;
-    if (none_idle && background_) let_background_go(background_->slot);
+    const bool in_the_way =
+        background_ && (!active.request.slot || *active.request.slot == background_->slot);
+    if (none_idle && in_the_way) let_background_go(background_->slot);
     if (none_idle) return;
   }
   Planner::Request request;
@@ -307,6 +309,8 @@ void Stack::continue_in_place(Active& active, Slot& target) {
     std::erase_if(target.media, [&](const MediaMark& mark) { return mark.start >= tokens; });
     drop_parts_behind(target, tokens);
   }
+  // What is stored of it is in use, too.
+  if (DiskTier::Entry* stored = disk_ ? disk_->find(target.conversation) : nullptr) disk_->touch(stored->key);
   serve(active, target);
 }
 
@@ -321,7 +325,8 @@ void Stack::start_restore(Active& active, Slot& target) {
   if (active.plan.source == Plan::Source::disk) {
     // Who waits to be read does not keep a newer state of itself from being parked: the two would wait for
     // each other.
-    if (disk_->find(active.plan.key) == nullptr) {
+    const DiskTier::Entry* stored = disk_->find(active.plan.key);
+    if (stored == nullptr || !disk_->may_read(*stored)) {
       unpin_source(active);
       return plan_again(active);
     }
@@ -445,8 +450,13 @@ void Stack::restore_done(Active& active, Slot& target) {
 
 // An image in RAM whose old checkpoints on disk cannot be used goes on without them.
 void Stack::forget_disk_only_parts(Active& active) {
-  for (const PartRef& part : active.held) {
-    if (!part->is_block() && !part->ram) part->disk.reset();
+  for (PartRef& part : active.source->parts) {
+    if (part->is_block() || part->ram) continue;
+    auto lost = std::make_shared<Part>(*part);  // others may know more of the same part
+    lost->disk.reset();
+    ram_->hold(lost);
+    ram_->release(part);
+    part = std::move(lost);
   }
 }
 

@@ -20,8 +20,8 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const TierOptions& options, c
 Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity& identity)
     : options_(options),
       clock_(ports.clock),
-      ports_{ports.model, ports.device,  clock_,      ports.memory, ports.random,
-             ports.log,   ports.metrics, ports.files, ports.reader, ports.writer},
+      ports_{ports.model,   ports.device, clock_,       ports.memory, ports.random, ports.log,
+             ports.metrics, ports.files,  ports.reader, ports.writer, ports.pages},
       identity_(identity),
       model_(ports.model.info()),
       unsettled_(ports.device) {}
@@ -299,8 +299,9 @@ PinnedPool::Backing Stack::pool_backing() const {
   return {ports_.pages, options_.disk_folder.empty() ? nullptr : ports_.reader};
 }
 
-// With nothing else to do: the buffers of what is parked and streamed next (docs/architecture.md).
+// The buffers of what is parked and streamed next, while nobody waits for an answer.
 bool Stack::grow_pools() {
+  if (!active_.empty()) return false;
   const uint64_t bytes = largest_block_bytes();
   return ram_->grow_ahead(bytes) || (staging_pool_ && staging_pool_->grow_ahead(bytes));
 }

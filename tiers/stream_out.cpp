@@ -12,16 +12,12 @@ constexpr size_t kGroupParts = 64;  // queueing thousands of copies must not hol
 constexpr size_t kGroupsAtOnce = 2;
 }  // namespace
 
-StreamOut::StreamOut(const Ports& ports, SlotId slot, const ImageRef& image)
-    : ports_(ports), slot_(slot), key_(ports.disk.begin_stream(image)) {}
+StreamOut::StreamOut(const Ports& ports, SlotId slot, uint32_t slot_tokens, const ImageRef& image)
+    : ports_(ports), slot_(slot), slot_tokens_(slot_tokens), key_(ports.disk.begin_stream(image)) {}
 
 StreamOut::~StreamOut() {
-  if (state_ == State::running) {
-    ports_.disk.abort_stream(key_);
-    leave_buffers();
-  } else {
-    ports_.disk.end_stream(key_);
-  }
+  if (state_ == State::running) leave_buffers();
+  ports_.disk.end_stream(key_);
   for (const Group& group : groups_) {
     if (group.event.handle != nullptr) ports_.device.destroy_event(group.event);
   }
@@ -98,6 +94,9 @@ bool StreamOut::fill(Group& group) {
     Part& part = *parts[next_];
     if (part.ram) {
       group.buffers.push_back(part.ram);
+    } else if (!part.is_block() && part.first != slot_tokens_) {  // its only copy went meanwhile
+      fail(SkipReason::no_state);
+      return false;
     } else {
       auto buffer = buffer_for(part);
       if (!buffer.ok()) return false;

@@ -29,7 +29,8 @@ class StreamOut {
     DiskTier& disk;
   };
   // Of a slot that holds the image's tokens; parts with a RAM copy are written from it, others from the slot.
-  StreamOut(const Ports& ports, SlotId slot, const ImageRef& image);
+  // `slot_tokens`: how many it holds; only there it has a live state to copy.
+  StreamOut(const Ports& ports, SlotId slot, uint32_t slot_tokens, const ImageRef& image);
   ~StreamOut();
   StreamOut(const StreamOut&) = delete;
   StreamOut& operator=(const StreamOut&) = delete;
@@ -58,6 +59,7 @@ class StreamOut {
 
   Ports ports_;
   SlotId slot_;
+  uint32_t slot_tokens_;
   DiskTier::StreamKey key_;
   std::deque<Group> groups_;  // on their way to the writer, in order
   size_t next_ = 0;           // of the stream's parts

@@ -64,7 +64,10 @@ void Stack::let_background_go(SlotId id) {
 void Stack::begin_shutdown() {
   if (shutting_down_) return;
   shutting_down_ = true;
-  if (disk_) disk_->remember_uses();
+  if (disk_) {
+    disk_->remember_uses();
+    disk_->stop_compacting();
+  }
   if (disk_ && options_.disk_persist) ram_->keep_unwritten();
   if (disk_) {
     shutdown_base_bytes_ = disk_->done_bytes();

@@ -15,6 +15,7 @@ namespace strata {
 namespace {
 
 constexpr int kLowestBestEffort = 7;
+constexpr uint64_t kStopLookNs = 50'000'000;  // how often background work looks whether it is to stop
 
 // Best effort: without the right to do so the writer merely competes harder.
 bool lower_priority() {
@@ -35,6 +36,12 @@ class WriterThread::Gate final : public TransferGate {
   void before_transfer() override {
     std::unique_lock lock(owner_.mutex_);
     while (owner_.must_wait(deadline_ns_)) owner_.wait_for_foreground(lock, deadline_ns_);
+  }
+  void before_background_transfer(const StopFlag& stop) override {
+    std::unique_lock lock(owner_.mutex_);
+    while (owner_.foreground_ && !owner_.stopping_ && !stop.is_set()) {
+      owner_.wait_for_foreground(lock, owner_.clock_.monotonic_ns() + kStopLookNs);
+    }
   }
 
  private:

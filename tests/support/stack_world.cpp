@@ -103,8 +103,8 @@ void StackWorld::open() {
   identity_.fields = *model_->identity_fields();
   identity_.configuration = configuration_digest(identity_.fields);
   identity_.model = Digest{options_.model_identity, 2};
-  const TierPorts ports{*faulty_model_, *faulty_device_, clock_,         memory_,       random_,
-                        log_,           metrics_,        &faulty_files_, reader_.get(), queue_.get()};
+  const TierPorts ports{*faulty_model_, *faulty_device_, clock_,        memory_,      random_,       log_,
+                        metrics_,       &faulty_files_,  reader_.get(), queue_.get(), options_.pages};
   auto stack = TierStack::open(options_.tiers, ports, identity_);
   opened = stack.ok() ? Status() : Status(stack.error());
   if (stack.ok()) stack_ = std::move(*stack);

@@ -38,6 +38,7 @@ struct StackWorldOptions {
   TierOptions tiers;
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
   uint64_t model_identity = 1;
+  PageSource* pages = nullptr;  // of large buffers; must outlive the world
   FileSystem* files = nullptr;  // the disk, instead of the world's own files; must outlive the world
 };
 

@@ -131,6 +131,55 @@ TEST_F(StackCompaction, AConversationIsReadWhileItsFileIsCompacted) {
   expect_published_is_whole();
 }
 
+// Nobody waits for it: what else is to be written ends it, quietly, and it is tried again later.
+TEST_F(StackCompaction, Invariant7_ItGivesWayToWhatElseIsToBeWritten) {
+  StackWorld& world = make_world(false);
+  leave_garbage(world);
+  const double skips_before = skips("disk", "cancelled");
+  const auto before = world.files().paths();
+  world.options().writes_run = false;
+  world.clock().advance(2 * kSecondNs);
+  world.step(3);
+  ASSERT_EQ(world.writer().waiting(), 1u) << "the compaction";
+  ask(prompt_of(8, 60));
+  world.step(200);  // written through: it waits behind the compaction
+  ASSERT_GE(world.writer().waiting(), 1u);
+  ASSERT_TRUE(world.writer().run_one());
+  world.step();
+  EXPECT_EQ(compactions(), 0);
+  EXPECT_EQ(world.files().paths(), before) << "nothing is left of it";
+  EXPECT_EQ(skips("disk", "cancelled"), skips_before);
+  world.options().writes_run = true;
+  world.settle();
+  world.clock().advance(20 * kSecondNs);
+  world.settle();
+  EXPECT_EQ(compactions(), 1);
+  expect_reused(static_cast<uint32_t>(next_.size()) - 8, Tier::disk, next_);
+}
+
+TEST_F(StackCompaction, AShutdownDoesNotWaitForIt) {
+  StackWorld& world = make_world(false);
+  leave_garbage(world);
+  world.clock().advance(2 * kSecondNs);
+  world.shutdown();
+  EXPECT_EQ(compactions(), 0);
+}
+
+// Damaged bytes are found while they are copied; they are left for the restore that needs them, and one try
+// is enough.
+TEST_F(StackCompaction, ADamagedFileIsTriedOnce) {
+  StackWorld& world = make_world(false);
+  leave_garbage(world);
+  for (const std::string& path : files(".sess"))
+    world.files().flip_byte(path, limits::kSessionHeaderBytes + 5);
+  for (int i = 0; i < 4; ++i) {
+    world.clock().advance(20 * kSecondNs);
+    world.settle();
+  }
+  EXPECT_EQ(compactions(), 0);
+  EXPECT_EQ(skips("disk", "corrupt"), 1);
+}
+
 // B-6: whatever fails, and wherever a crash comes: what was published is there.
 TEST_F(StackCompaction, B6_EachCallFailsOnceAndNothingIsLost) {
   bool clean = false;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/manifest.hpp"
+#include "tests/support/counting_pages.hpp"
 #include "tests/support/stack_pair.hpp"
 #include "tests/support/stored_conversation.hpp"
 
@@ -397,6 +398,24 @@ TEST_F(StackRam, RAM6_ManyShortTurnsKeepNoMoreThanTheLimit) {
   EXPECT_GE(positions.size(), 5u);
   EXPECT_EQ(positions.front(), 40u) << "the system prompt's end is kept longest";
   EXPECT_EQ(positions.back(), length);
+}
+
+// Large buffers of all pools come from the source of pages that the stack was given.
+TEST_F(StackRam, RAM1_LargeBuffersComeFromTheSystemsPages) {
+  CountingPages pages;
+  StackWorldOptions options;
+  options.slots = 1;
+  options.whole = true;  // one buffer holds the whole state
+  options.context = 2600;
+  options.tiers = ram_tier(64 << 20);
+  options.pages = &pages;
+  StackWorld& world = make(options);
+  ASSERT_TRUE(world.ask(prompt_of(1, 2500), 1).failure.empty());
+  ASSERT_TRUE(world.ask(prompt_of(2, 20), 1).failure.empty());
+  EXPECT_EQ(world.stack().status().ram_images, 1u);
+  EXPECT_GE(pages.taken_bytes, 2u << 20);
+  world_.reset();
+  EXPECT_EQ(pages.taken_bytes, 0u);
 }
 
 }  // namespace

@@ -564,6 +564,7 @@ TEST(DiskWriter, AQuarantinedIndexIsKeptUnderAnotherName) {
 class CountingGate final : public TransferGate {
  public:
   void before_transfer() override { ++asked; }
+  void before_background_transfer(const StopFlag&) override { ++asked; }
   int asked = 0;
 };
 

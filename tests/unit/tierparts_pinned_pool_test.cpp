@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "core/limits.hpp"
+#include "tests/support/counting_pages.hpp"
 #include "tiers/pinned_pool.hpp"
 
 namespace strata {
 namespace {
+
+using testing::CountingPages;
 
 using limits::kKiB;
 using limits::kMiB;
@@ -191,23 +194,6 @@ TEST(PinnedPool, ARefusedRegistrationIsSaidOnceAndPlainMemoryIsUsed) {
     EXPECT_EQ(device.registered_bytes, 0u) << "only what was registered is unregistered";
   }
 }
-
-// Gives aligned memory, and may have none.
-class CountingPages final : public PageSource {
- public:
-  Result<std::span<std::byte>> take(uint64_t bytes) override {
-    if (empty) return make_error(ErrorCode::exhausted, "no memory");
-    taken_bytes += bytes;
-    return std::span(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{limits::kAlignment})),
-                     bytes);
-  }
-  void give_back(std::span<std::byte> memory) override {
-    taken_bytes -= memory.size();
-    ::operator delete (memory.data(), std::align_val_t{limits::kAlignment});
-  }
-  bool empty = false;
-  uint64_t taken_bytes = 0;
-};
 
 // Registers buffers until told to refuse.
 class RegisteringQueue final : public IoQueue {
