@@ -103,13 +103,16 @@ class Group {
 
 void add_model(CLI::App& command, ModelSettings& model) {
   Group group(command, "Model");
-  group.text("--model", model.model, "NAME|FILE", "model plugin (built in: reference, synthetic), or a GGUF file");
+  group.text("--model", model.model, "NAME|FILE",
+             "model plugin (built in: reference, synthetic), or a GGUF file");
   group.repeated("--model-option", model.options, "KEY=VALUE", "handed to the model plugin (repeatable)")
       ->check(matching("KEY=VALUE", is_key_value));
   group.text("--alias", model.alias, "NAME", "name that clients see; without it the model's own");
   group.number("--context", model.context_tokens, "TOKENS", 0, limits::kMaxTokens,
                "context of each slot; 0: the model's own");
   group.number("--slots", model.slots, "COUNT", 1, limits::kMaxSlots, "conversations in device memory");
+  group.choice("--state-granularity", model.state_granularity, {"auto", "blocks", "whole"},
+               "how a conversation's state is kept; whole: in one piece, without shared blocks");
   group.choice("--device", model.device, {"auto", "host", "cuda", "hip"}, "where the model runs");
 }
 

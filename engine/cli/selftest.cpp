@@ -70,6 +70,7 @@ int run_selftest(Settings settings) {
   if (!device.ok()) return complain(device.error());
   const auto model = registry.make_model(model_plugin(engine), model_options(engine), **device);
   if (!model.ok()) return complain(model.error());
+  if (const Status fits = check_context(engine, **model); !fits.ok()) return complain(fits.error());
   const uint32_t tokens = std::min(kPromptTokens, (*model)->info().context_tokens / 2);
   const auto report = test_state(**model, **device, clock, tokens);
   if (!report.ok()) return complain(report.error());
@@ -84,7 +85,10 @@ void add_selftest_command(CLI::App& app, int& exit_status, Settings& settings) {
   CLI::App* command = app.add_subcommand(
       "selftest", "loads a model and says what its state costs and whether it comes back exactly");
   add_model_options(*command, settings);
-  command->callback([&exit_status, &settings] { exit_status = run_selftest(settings); });
+  command->callback([&exit_status, &settings] {
+    refuse_contradiction(settings);
+    exit_status = run_selftest(settings);
+  });
 }
 
 }  // namespace strata::cli

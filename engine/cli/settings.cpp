@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
 
 #include "core/limits.hpp"
 #include "engine/runtime/model_file.hpp"
@@ -18,6 +21,14 @@ std::pair<std::string, std::string> split(const std::string& option) {
   const size_t equals = option.find('=');
   return {option.substr(0, equals), option.substr(equals + 1)};
 }
+
+// What the model plugin is told by options of their own.
+struct ModelKey {
+  std::string_view key;
+  const char* option;
+};
+constexpr ModelKey kModelKeys[] = {
+    {"context", "--context"}, {"slots", "--slots"}, {"state_granularity", "--state-granularity"}};
 
 constexpr uint64_t kMinutesADay = 24 * 60;
 
@@ -107,8 +118,9 @@ std::optional<std::string> contradiction(const Settings& settings) {
   }
   for (const std::string& option : settings.model.options) {
     const std::string key = split(option).first;
-    if (key == "context" || key == "slots")
-      return fmt::format("--model-option {} contradicts --{}: only the latter sets it", key, key);
+    const auto* const own = std::ranges::find(kModelKeys, key, &ModelKey::key);
+    if (own != std::end(kModelKeys))
+      return fmt::format("--model-option {} contradicts {}: only the latter sets it", key, own->option);
   }
   return std::nullopt;
 }
@@ -127,6 +139,7 @@ std::vector<std::string> engine_arguments(const Settings& settings) {
   list.add_if_set("--alias", settings.model.alias);
   list.add("--context", settings.model.context_tokens);
   list.add("--slots", settings.model.slots);
+  list.add("--state-granularity", settings.model.state_granularity);
   list.add("--device", settings.model.device);
   list.add("--conversation-cache-mib", settings.ram.cache_mib.value_or(0));
   list.add("--conversation-cache-slots", settings.ram.cache_slots);
@@ -150,6 +163,7 @@ EngineSettings engine_settings(const Settings& settings) {
   engine.alias = settings.model.alias;
   engine.context_tokens = settings.model.context_tokens;
   engine.slots = settings.model.slots;
+  engine.state_granularity = settings.model.state_granularity;
   engine.device = settings.model.device;
   engine.io = settings.disk.io;
   engine.plugins = settings.plugins.files;

@@ -17,6 +17,7 @@ struct ModelSettings {
   std::string alias;                 // empty: the model's name
   uint32_t context_tokens = 0;       // 0: the model's own
   uint32_t slots = 4;
+  std::string state_granularity = "auto";
   std::string device = "auto";
 };
 

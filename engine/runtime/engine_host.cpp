@@ -51,7 +51,17 @@ PluginOptions model_options(const EngineSettings& settings) {
   if (is_model_file(settings.model)) options["path"] = settings.model;
   options["slots"] = std::to_string(settings.slots);
   if (settings.context_tokens > 0) options["context"] = std::to_string(settings.context_tokens);
+  if (settings.state_granularity != "auto") options["state_granularity"] = settings.state_granularity;
   return options;
+}
+
+// Learned positions end where training ended. Less than was asked for would surprise in the middle of a
+// conversation.
+Status check_context(const EngineSettings& settings, const Model& model) {
+  const uint32_t possible = model.info().context_tokens;
+  if (settings.context_tokens <= possible) return {};
+  return make_error(ErrorCode::invalid, fmt::format("--context {}: this model's context ends at {} tokens",
+                                                    settings.context_tokens, possible));
 }
 
 uint64_t conversation_bytes(const Model& model) {
@@ -110,18 +120,10 @@ struct EngineHost::Parts {
   std::unique_ptr<TierStack> tiers;
 };
 
-// Learned positions end where training ended. Less than was asked for would surprise in the middle of a
-// conversation.
-Status check_context(uint32_t asked, uint32_t possible) {
-  if (asked <= possible) return {};
-  return make_error(ErrorCode::invalid,
-                    fmt::format("--context {}: this model's context ends at {} tokens", asked, possible));
-}
-
 Status EngineHost::Parts::make_model() {
   STRATA_ASSIGN(device, registry.make_device(settings.device, {}));
   STRATA_ASSIGN(model, registry.make_model(model_plugin(settings), model_options(settings), *device));
-  STRATA_TRY(check_context(settings.context_tokens, model->info().context_tokens));
+  STRATA_TRY(check_context(settings, *model));
   STRATA_ASSIGN(identity, identity_of(*model, files));
   const uint64_t bytes = conversation_bytes(*model);
   if (const auto warning = budget_warning(settings.tiers, bytes, model->info().context_tokens))
@@ -172,8 +174,8 @@ Status EngineHost::Parts::make_disk(std::function<void()> wake) {
 }
 
 Status EngineHost::Parts::make_tiers() {
-  const TierPorts ports{*model, *device, clock,  memory,       random,
-                        log,    metrics, &files, reader.get(), writer.get(), &pages};
+  const TierPorts ports{*model,  *device, clock,        memory,       random, log,
+                        metrics, &files,  reader.get(), writer.get(), &pages};
   STRATA_ASSIGN(tiers, TierStack::open(settings.tiers, ports, identity));
   announce();
   return {};

@@ -28,6 +28,7 @@ struct EngineSettings {
   std::string alias;            // empty: the model's name
   uint32_t context_tokens = 0;  // 0: the model's own
   uint32_t slots = 4;
+  std::string state_granularity = "auto";  // auto: as the model plugin finds best; blocks, whole
   std::string device = "auto";
   std::string io = "auto";
   std::vector<std::string> plugins;  // absolute paths
@@ -38,6 +39,9 @@ struct EngineSettings {
 // Both are what the engine does, for whoever else needs a part of the model.
 Status load_plugins(PluginRegistry& registry, const EngineSettings& settings);
 [[nodiscard]] PluginOptions model_options(const EngineSettings& settings);
+
+// invalid where the model's context is shorter than the one that was asked for.
+[[nodiscard]] Status check_context(const EngineSettings& settings, const Model& model);
 
 // Bytes that one conversation of a full context occupies when parked.
 [[nodiscard]] uint64_t conversation_bytes(const Model& model);
@@ -50,8 +54,8 @@ Status load_plugins(PluginRegistry& registry, const EngineSettings& settings);
 class EngineHost {
  public:
   // wake: called from another thread when the engine loop should step soon; must outlive the host.
-  static Result<std::unique_ptr<EngineHost>> open(const EngineSettings& settings, Log& log,
-                                                  std::function<void()> wake = [] {});
+  static Result<std::unique_ptr<EngineHost>> open(
+      const EngineSettings& settings, Log& log, std::function<void()> wake = [] {});
   ~EngineHost();
   EngineHost(const EngineHost&) = delete;
   EngineHost& operator=(const EngineHost&) = delete;

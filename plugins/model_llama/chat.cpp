@@ -38,7 +38,7 @@ auto for_client(const char* what, Body&& body) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& problem) {
-    raise(STRATA_INVALID, "%s: %.200s", what, problem.what());
+    raise_said(STRATA_INVALID, what, problem.what());
   }
 }
 

@@ -24,8 +24,10 @@ ContextHandle make_context(const LoadedModel& model, const Options& options, con
   ContextHandle context(llama_init_from_model(model.get(), wanted));
   if (context == nullptr) {
     const std::string said = complaint();
-    raise(STRATA_EXHAUSTED, "model %.60s: no context of %u tokens: %.120s", model.name().c_str(), shape.cells,
-          said.empty() ? "llama.cpp cannot make one" : said.c_str());
+    raise_said(STRATA_EXHAUSTED,
+               "model " + sdk::end_of_path(model.name(), sdk::kLeastPath) + ": no context of " +
+                   std::to_string(shape.cells) + " tokens",
+               said.empty() ? "llama.cpp cannot make one" : said.c_str());
   }
   if (llama_get_memory(context.get()) == nullptr)
     raise(STRATA_UNSUPPORTED, "model %.100s: it keeps no state between tokens", model.name().c_str());

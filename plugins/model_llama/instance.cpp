@@ -79,12 +79,8 @@ void Instance::choose_block() {
 void Instance::choose_context() {
   const uint32_t trained = model_.trained_context() != 0 ? model_.trained_context() : kUnknownContext;
   context_ = options_.context != 0 ? options_.context : trained;
-  if (model_.positions_are_learned() && context_ > trained) {
-    sdk::log(host_, STRATA_LOG_WARNING,
-             "strata: model: its positions are learned and end at " + std::to_string(trained) +
-                 ": the context is that, not " + std::to_string(context_));
-    context_ = trained;
-  }
+  // What the context is, the model's info says; a host that asked for more refuses there.
+  if (model_.positions_are_learned()) context_ = std::min(context_, trained);
   const uint64_t available = available_memory();
   if (options_.context == 0) {
     while (context_ / 2 >= kLeastContext && cache_bytes(context_) > available / 2) context_ /= 2;

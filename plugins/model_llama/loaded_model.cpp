@@ -16,14 +16,14 @@ namespace {
 // A file that is none of ours is refused before llama.cpp sees it.
 void check_file(const std::string& path, const char* what) {
   std::ifstream file(path, std::ios::binary);
-  if (!file)
-    raise(STRATA_NOT_FOUND, "%s %.120s: %s", what, path.c_str(),
-          strerrordesc_np(errno != 0 ? errno : ENOENT));
+  if (!file) raise_about_file(STRATA_NOT_FOUND, what, path, strerrordesc_np(errno != 0 ? errno : ENOENT));
   char magic[4] = {};
   file.read(magic, sizeof magic);
   if (file.gcount() != sizeof magic || std::memcmp(magic, "GGUF", sizeof magic) != 0)
-    raise(STRATA_INVALID, "%s %.120s: not a GGUF file", what, path.c_str());
+    raise_about_file(STRATA_INVALID, what, path, "not a GGUF file");
 }
+
+std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 void check_memory(const Options& options) {
   struct stat state {};
@@ -31,9 +31,9 @@ void check_memory(const Options& options) {
   const auto memory =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (static_cast<uint64_t>(state.st_size) > memory)
-    raise(STRATA_EXHAUSTED, "model file %.100s: %llu MiB of weights do not fit into %llu MiB of memory",
-          options.path.c_str(), static_cast<unsigned long long>(state.st_size) >> 20,
-          static_cast<unsigned long long>(memory) >> 20);
+    raise_about_file(STRATA_EXHAUSTED, "model file", options.path,
+                     mib(static_cast<uint64_t>(state.st_size)) + " of weights do not fit into " +
+                         mib(memory) + " of memory");
 }
 
 std::string reason() {
@@ -51,15 +51,14 @@ LoadedModel::LoadedModel(const Options& options) : options_(options) {
   wanted.n_gpu_layers = options.gpu_layers;
   forget_complaint();
   model_.reset(llama_model_load_from_file(options.path.c_str(), wanted));
-  if (model_ == nullptr)
-    raise(STRATA_INVALID, "model file %.100s: %.110s", options.path.c_str(), reason().c_str());
+  if (model_ == nullptr) raise_about_file(STRATA_INVALID, "model file", options.path, reason());
   vocabulary_ = llama_model_get_vocab(model_.get());
   size_ = static_cast<uint32_t>(std::max(0, llama_vocab_n_tokens(vocabulary_)));
-  if (size_ == 0) raise(STRATA_UNSUPPORTED, "model file %.120s: it has no vocabulary", options.path.c_str());
+  if (size_ == 0) raise_about_file(STRATA_UNSUPPORTED, "model file", options.path, "it has no vocabulary");
   if (options.vocab_only) return;
   if (llama_model_has_encoder(model_.get()) || llama_model_is_diffusion(model_.get()))
-    raise(STRATA_UNSUPPORTED, "model file %.120s: %s writes no text token by token", options.path.c_str(),
-          architecture().c_str());
+    raise_about_file(STRATA_UNSUPPORTED, "model file", options.path,
+                     architecture() + " writes no text token by token");
   load_adapters();
 }
 
@@ -68,7 +67,7 @@ void LoadedModel::load_adapters() {
     check_file(path, "adapter");
     forget_complaint();
     llama_adapter_lora* adapter = llama_adapter_lora_init(model_.get(), path.c_str());
-    if (adapter == nullptr) raise(STRATA_INVALID, "adapter %.100s: %.110s", path.c_str(), reason().c_str());
+    if (adapter == nullptr) raise_about_file(STRATA_INVALID, "adapter", path, reason());
     adapters_.push_back(adapter);
   }
 }
@@ -78,7 +77,8 @@ void LoadedModel::adapt(llama_context* context) const {
   std::vector<llama_adapter_lora*> adapters = adapters_;
   std::vector<float> scales(adapters.size(), options_.adapter_scale);
   if (llama_set_adapters_lora(context, adapters.data(), adapters.size(), scales.data()) != 0)
-    raise(STRATA_INVALID, "adapter %.150s cannot be used with this model", options_.adapters.front().c_str());
+    raise_about_file(STRATA_INVALID, "adapter", options_.adapters.front(),
+                     "it cannot be used with this model");
 }
 
 std::string LoadedModel::name() const {

@@ -103,7 +103,7 @@ RequestSampler::RequestSampler(const LoadedModel& model, const std::string& para
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& problem) {
-    raise(STRATA_INVALID, "sampling: %.200s", problem.what());
+    raise_said(STRATA_INVALID, "sampling", problem.what());
   }
   if (parts_->sampler == nullptr) raise(STRATA_INVALID, "sampling: the grammar cannot be used");
 }

@@ -181,8 +181,8 @@ void SelfTest::try_whole(StateAbilities& found, Granularity wanted) {
     exact = equal_after_whole();
   } catch (const Failure& failure) {
     if (!found.blocks)
-      raise(STRATA_UNSUPPORTED, "model %.60s: its state cannot be put back: %.100s", model_.name().c_str(),
-            failure.what());
+      raise_about_file(STRATA_UNSUPPORTED, "model", model_.name(),
+                       std::string("its state cannot be put back: ") + failure.what());
   }
   if (found.blocks && exact && wanted == Granularity::automatic) {
     found.blocks = false;

@@ -14,7 +14,6 @@ struct StateAbilities {
   StateLayout layout;
   bool blocks = false;    // else the state is whole
   bool exact = false;     // logits were equal, bit for bit
-  bool resumable = true;  // the state can be put back at all
   std::string why_whole;  // where blocks were wanted and are not possible
   [[nodiscard]] bool needs_checkpoints() const { return !blocks || layout.has_side(); }
 };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plugins/model_reference/failure.hpp"
+#include "plugins/sdk/options.hpp"
 
 namespace strata::reference {
 namespace {
@@ -119,14 +120,11 @@ LayerKind Options::kind(uint32_t layer) const {
 
 strata_status read_options(const strata_host* host, Options& options, strata_error* error) {
   static constexpr const char* kLayouts[] = {"attention", "sliding", "hybrid"};
-  static constexpr const char* kStates[] = {"blocks", "whole"};
   Options o;
   uint32_t layout = 0;
-  uint32_t whole = 0;
   uint32_t vocab_only = 0;
   Reader reader(host, error);
   reader.choice("layout", kLayouts, 3, layout);
-  reader.choice("state", kStates, 2, whole);
   reader.number("vocab_only", 0, 1, vocab_only);
   reader.number("stages", 1, 64, o.stages);
   reader.number("layers", 1, 256, o.layers);
@@ -141,8 +139,9 @@ strata_status read_options(const strata_host* host, Options& options, strata_err
   reader.number("threads", 0, 256, o.threads);
   reader.number64("seed", 0, UINT64_MAX, o.seed);
   if (reader.status() != STRATA_OK) return reader.status();
+  if (const strata_status status = sdk::option_state_whole(host, &o.whole, error); status != STRATA_OK)
+    return status;
   o.layout = static_cast<Layout>(layout);
-  o.whole = whole != 0;
   o.vocab_only = vocab_only != 0;
   if (const strata_status status = check_shape(o, error); status != STRATA_OK) return status;
   options = o;

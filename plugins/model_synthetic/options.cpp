@@ -1,8 +1,5 @@
 #include "plugins/model_synthetic/options.hpp"
 
-#include <optional>
-#include <string>
-
 #include "plugins/sdk/failure.hpp"
 #include "plugins/sdk/options.hpp"
 
@@ -22,14 +19,6 @@ void read(const strata_host* host, const char* key, uint64_t minimum, uint64_t m
   value = static_cast<Number>(number);
 }
 
-bool is_whole(const strata_host* host) {
-  const std::optional<std::string> text = sdk::option_text(host, "state");
-  if (!text || *text == "blocks") return false;
-  if (*text != "whole")
-    sdk::raise(STRATA_INVALID, "option state: \"%.40s\" is none of blocks, whole", text->c_str());
-  return true;
-}
-
 void check_shape(const Options& o) {
   if (o.layers % o.stages != 0)
     sdk::raise(STRATA_INVALID, "option layers: %u is not a multiple of %u stages", o.layers, o.stages);
@@ -45,14 +34,14 @@ void check_shape(const Options& o) {
     sdk::raise(STRATA_INVALID, "option context: %u makes the state larger than 4 GiB", o.context);
   if (o.whole && o.checkpoint_bytes != 0)
     sdk::raise(STRATA_INVALID,
-               "option checkpoint_bytes: with state=whole there is one checkpoint, of everything");
+               "option checkpoint_bytes: with the state whole there is one checkpoint, of everything");
 }
 
 }  // namespace
 
 Options read_options(const strata_host* host) {
   Options o;
-  o.whole = is_whole(host);
+  sdk::checked([&](strata_error* error) { return sdk::option_state_whole(host, &o.whole, error); });
   uint32_t vocab_only = 0;
   read(host, "vocab_only", 0, 1, vocab_only);
   o.vocab_only = vocab_only != 0;

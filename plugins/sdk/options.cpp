@@ -34,6 +34,24 @@ strata_status option_number(const strata_host* host, const NumberOption& option,
                   std::to_string(option.minimum) + " to " + std::to_string(option.maximum));
 }
 
+strata_status option_state_whole(const strata_host* host, bool* whole, strata_error* error) {
+  const auto none_of = [error](const char* key, const std::string& value, const char* allowed) {
+    return fail(error, STRATA_INVALID,
+                std::string("option ") + key + ": \"" + value.substr(0, 40) + "\" is none of " + allowed);
+  };
+  const std::string granularity = option_text(host, "state_granularity").value_or("auto");
+  if (granularity != "auto" && granularity != "blocks" && granularity != "whole")
+    return none_of("state_granularity", granularity, "auto, blocks, whole");
+  const std::string state =
+      option_text(host, "state").value_or(granularity == "auto" ? "blocks" : granularity);
+  if (state != "blocks" && state != "whole") return none_of("state", state, "blocks, whole");
+  if (granularity != "auto" && granularity != state)
+    return fail(error, STRATA_INVALID,
+                "option state: " + state + " contradicts state_granularity=" + granularity);
+  *whole = state == "whole";
+  return STRATA_OK;
+}
+
 void log(const strata_host* host, int32_t level, std::string_view text) {
   if (host == nullptr || !STRATA_HAS(host, log)) return;
   host->log(host->ctx, level, text.data(), static_cast<uint32_t>(text.size()));

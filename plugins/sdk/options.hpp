@@ -24,6 +24,11 @@ struct NumberOption {
 [[nodiscard]] strata_status option_number(const strata_host* host, const NumberOption& option,
                                           uint64_t* value, strata_error* error);
 
+// Whether the state is to be kept in one piece: option state_granularity (auto, blocks or whole; auto means
+// blocks here), or state (blocks or whole). INVALID, naming the option, when a value is none of these, or the
+// two disagree.
+[[nodiscard]] strata_status option_state_whole(const strata_host* host, bool* whole, strata_error* error);
+
 // level: STRATA_LOG_*
 void log(const strata_host* host, int32_t level, std::string_view text);
 

@@ -51,6 +51,21 @@ class AtStart(harness.StrataTest):
             with self.subTest(size=size):
                 self.one_line("--model", self.file("cut.gguf", whole[:size]), saying="model file .*cut.gguf: ")
 
+    def test_in_deep_folders_the_files_name_and_the_whole_reason_are_told(self):
+        deep = os.path.join(self.folder(), *["a" * 80] * 3)
+        os.makedirs(deep)
+        content = {"text.gguf": b"a letter to my aunt\n", "cut.gguf": self.content()[: len(self.content()) // 2],
+                   "adapter.gguf": gguf_file.adapter("llama")}
+        for name, bytes_of in content.items():
+            with open(os.path.join(deep, name), "wb") as out:
+                out.write(bytes_of)
+        self.one_line("--model", os.path.join(deep, "text.gguf"), saying=r"model file \.\.\.a.*a/text\.gguf: not a GGUF file$")
+        self.one_line("--model", os.path.join(deep, "none.gguf"), saying=r"a/none\.gguf: No such file or directory$")
+        self.one_line("--model", os.path.join(deep, "cut.gguf"),
+                      saying=r"model file \.\.\.a.*a/cut\.gguf: .* not within the file bounds, model is corrupted or incomplete$")
+        self.one_line("--model", self.model, "--model-option", f"lora={os.path.join(deep, 'adapter.gguf')}",
+                      saying=r"adapter \.\.\.a.*a/adapter\.gguf: .*'blk.0.attn_q.weight' has incorrect shape .*\)$")
+
     def test_weights_that_do_not_fit_into_memory(self):
         path = self.file("large.gguf", self.content())
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -64,17 +79,21 @@ class AtStart(harness.StrataTest):
 
     def test_adapters_that_are_not_this_models(self):
         self.one_line("--model", self.model, "--model-option", "lora=/nowhere/x.gguf", saying="adapter /nowhere/x.gguf: No such file")
-        self.one_line("--model", self.model, "--model-option", f"lora={self.model}", saying="adapter .*tiny-llama.gguf: ")
+        self.one_line("--model", self.model, "--model-option", f"lora={self.model}", saying=r"adapter /.*tiny-llama\.gguf: ")
         for architecture, why in (("gemma3", "mismatch"), ("llama", "blk.0.attn_q.weight")):  # another kind, other sizes
             with self.subTest(architecture=architecture):
                 path = self.file("a.gguf", gguf_file.adapter(architecture))
-                self.one_line("--model", self.model, "--model-option", f"lora={path}", saying=f"adapter /.*: .*{why}")
+                self.one_line("--model", self.model, "--model-option", f"lora={path}", saying=rf"adapter .*/a\.gguf: .*{why}")
 
     def test_unknown_cache_types(self):
         self.one_line("--model", self.model, "--model-option", "cache_type_k=q3", saying='option cache_type_k: "q3" is none of f32')
 
     def test_a_context_beyond_learned_positions(self):
-        self.refused("--model", real_model.tiny("gpt2"), "--context", 257, saying="--context 257: this model's context ends at 256")
+        gpt2, why = real_model.tiny("gpt2"), "^strata: --context 257: this model's context ends at 256 tokens$"
+        self.one_line("--model", gpt2, "--context", 257, saying=why)
+        status, out, err = self.run_strata("selftest", "--model", gpt2, "--context", 257)
+        self.assertEqual((status, out), (1, ""))
+        self.assertRegex(err.rstrip("\n"), why)
 
 
 class LearnedPositions(harness.StrataTest):
@@ -102,7 +121,8 @@ class Requests(harness.StrataTest):
         for _ in range(2):
             error = self.chat(server, 400)["error"]
             self.assertEqual(error["type"], "invalid_request_error")
-            self.assertIn("takes", error["message"])
+            self.assertNotIn("\n", error["message"])
+            self.assertRegex(error["message"], r"^model: chat format: chat: .*: takes no messages$")
         self.assertEqual(server.request("POST", "/apply-template", {"messages": [{"role": "user", "content": "x"}]}).status, 400)
         answer = server.json("POST", "/completion", {"prompt": [1, 2, 3], "n_predict": 2, "ignore_eos": True})
         self.assertEqual(answer["tokens_predicted"], 2)

@@ -36,7 +36,7 @@ def options(file, slots=1, context=2048, granularity=None, **more):
     """One thread: answers are exact (docs/model-llama.md)."""
     chosen = ["--model", file, "--slots", slots, "--context", context, "--model-option", "threads=1"]
     if granularity:
-        chosen += ["--model-option", f"state_granularity={granularity}"]
+        chosen += ["--state-granularity", granularity]
     for name, value in more.items():
         chosen += ["--" + name.replace("_", "-"), value]
     return chosen

@@ -48,6 +48,22 @@ class Restart(harness.StrataTest):
                 for server in (uncached, second):
                     server.kill()
 
+    def test_state_kept_whole_outlives_it_disk_6_id_3(self):
+        """Forced by the option, which the engine gets from the server; state in blocks is not mistaken for it."""
+        folder, whole = self.folder(), [*harness.model_options(context=1024), "--state-granularity", "whole"]
+        first = self.server(whole, harness.cache_options(folder, ram_mib=16))  # each checkpoint has room for a full context
+        conversations = self.first_turns(first)
+        self.assertEqual(first.stop(), 0, first.output.text())
+        in_blocks = self.server(self.model, harness.cache_options(folder, conversation_disk_foreign="keep"))
+        self.assert_says(in_blocks, r"refused.*identity")
+        self.assertEqual(in_blocks.stop(), 0)
+        second = self.server(whole, harness.cache_options(folder, ram_mib=16))
+        self.assert_says(second, r"conversation disk: took in 4 conversations")
+        for conversation in conversations:
+            answer = self.compare(second, self.uncached, conversation)
+            self.assertEqual(answer.tier, "disk", answer.timings)
+            self.assertGreater(answer.reused, 400)
+
     def test_without_persist_the_folder_is_empty_afterwards_disk_5(self):
         folder = self.folder()
         first = self.server(self.model, harness.cache_options(folder, persist=False))

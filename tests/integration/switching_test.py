@@ -6,10 +6,10 @@ import harness
 class Switching(harness.StrataTest):
     ROUNDS = 3
 
-    def switch_for_rounds(self, layout, stages):
+    def switch_for_rounds(self, layout, stages, *options, ram_mib=2, context=harness.CONTEXT):
         folder = self.folder()
-        model = harness.model_options(layout, stages)
-        ram_mib = 2 * stages  # each stage has as many layers, so a conversation is larger by as much
+        model = [*harness.model_options(layout, stages, context), *options]
+        ram_mib *= stages  # each stage has as many layers, so a conversation is larger by as much
         cached = self.server(model, harness.cache_options(folder, ram_mib))
         uncached = self.server(model, ["--conversation-cache-mib", 0])
         conversations = [harness.Conversation(f"{layout}{stages}/{n}") for n in range(7)]
@@ -50,6 +50,11 @@ class Switching(harness.StrataTest):
 
     def test_recurrent_state_in_two_stages_ram_6_disk_11(self):
         self.switch_for_rounds("hybrid", 2)
+
+    def test_state_kept_whole_ram_6(self):
+        """Each checkpoint has room for a full context then, so the context is short and the budget is not."""
+        tiers, _ = self.switch_for_rounds("attention", 1, "--state-granularity", "whole", ram_mib=8, context=1024)
+        self.assertIn("disk", tiers)
 
     def test_another_first_word_finds_nothing(self):
         """The control: equal but for its beginning, a prompt has nothing to reuse (RAM-3)."""

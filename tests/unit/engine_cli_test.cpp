@@ -91,6 +91,9 @@ TEST_F(CommandLine, ValuesOutOfRangeNameTheOptionAndTheRange) {
   expect_refused({"engine", "--slots="}, "--slots");
   expect_refused({"engine", "--slots"}, "--slots");
   expect_refused({"engine", "--io", "magic"}, "--io: 'magic' is none of auto, uring, posix");
+  for (const char* command : {"serve", "engine", "selftest"})
+    expect_refused({command, "--state-granularity", "half"},
+                   "--state-granularity: 'half' is none of auto, blocks, whole");
   expect_refused({"engine", "--log-level", "loud"},
                  "--log-level: 'loud' is none of debug, info, warning, error");
   expect_refused({"engine", "--model-option", "layout"},
@@ -109,7 +112,12 @@ TEST_F(CommandLine, ContradictionsNameBothOptionsAndTouchNothing) {
                  "--conversation-disk-persist requires --conversation-disk-dir");
   expect_refused({"engine", "--conversation-disk-ttl-min=5"},
                  "--conversation-disk-ttl-min requires --conversation-disk-dir");
-  expect_refused({"engine", "--model-option=slots=3"}, "--model-option slots contradicts --slots");
+  for (const char* command : {"serve", "engine", "selftest"}) {
+    expect_refused({command, "--model-option=slots=3"}, "--model-option slots contradicts --slots");
+    expect_refused({command, "--model-option=context=9"}, "--model-option context contradicts --context");
+    expect_refused({command, "--state-granularity=whole", "--model-option=state_granularity=blocks"},
+                   "--model-option state_granularity contradicts --state-granularity");
+  }
   expect_refused(
       {"engine", "--conversation-cache-disk-mib=9"},
       "--conversation-cache-disk-mib needs --conversation-disk-dir: the model reference has no folder");
@@ -207,6 +215,7 @@ TEST_F(Values, TheLifeTimeDependsOnPersistence) {
 TEST_F(Values, TheEngineGetsWhatServeWasGiven) {
   const std::vector<std::string> given{"--model-option=layout=hybrid",
                                        "--slots=3",
+                                       "--state-granularity=whole",
                                        "--context=1000",
                                        "--conversation-cache-mib=77",
                                        "--conversation-disk-dir=/x y",
@@ -219,9 +228,20 @@ TEST_F(Values, TheEngineGetsWhatServeWasGiven) {
   const Settings again = parse(engine_arguments(served), {{"STRATA_SLOTS", "200"}});
   EXPECT_EQ(again.model.options, served.model.options);
   EXPECT_EQ(again.model.slots, 3U);
+  EXPECT_EQ(again.model.state_granularity, "whole");
   EXPECT_EQ(again.disk.folder, "/x y");
   EXPECT_EQ(again.ram.checkpoints, 9U);
   EXPECT_EQ(engine_arguments(again), engine_arguments(served));
+}
+
+// Every model plugin gets the same option; one that does not know it is not bothered with the default.
+TEST_F(Values, TheModelIsToldHowItsStateIsKept) {
+  for (const char* granularity : {"blocks", "whole"}) {
+    const Settings settings = parse({std::string("--state-granularity=") + granularity});
+    EXPECT_EQ(model_options(engine_settings(settings)).at("state_granularity"), granularity);
+  }
+  EXPECT_EQ(model_options(engine_settings(parse({}))).count("state_granularity"), 0U);
+  EXPECT_EQ(parse({}, {{"STRATA_STATE_GRANULARITY", "whole"}}).model.state_granularity, "whole");
 }
 
 // DM-1, DM-3: beside the model file, for seven days; the engine gets the same.

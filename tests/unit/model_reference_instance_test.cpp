@@ -46,6 +46,7 @@ TEST(ReferenceModel, OptionsThatMakeNoModelAreNamed) {
   const std::map<std::string, std::vector<std::string>> bad = {
       {"layout", {"", "attentive", "Attention"}},
       {"state", {"block", "all"}},
+      {"state_granularity", {"", "half", "whole"}},  // the last contradicts state=blocks
       {"stages", {"0", "3", "65"}},
       {"layers", {"0", "-4", "x", "4.0", "99999999999999999999"}},
       {"heads", {"0", "3", "32"}},
@@ -63,7 +64,8 @@ TEST(ReferenceModel, OptionsThatMakeNoModelAreNamed) {
       const auto model = make(plugins, **device, with(tiny_reference("attention", 2, "blocks"), key, value));
       ASSERT_FALSE(model.ok()) << key << "=" << value;
       EXPECT_EQ(model.error().code, ErrorCode::invalid);
-      const std::string named = key == "stages" && value == "3" ? "layers" : key;
+      const bool both = key == "state_granularity" && value == "whole";
+      const std::string named = key == "stages" && value == "3" ? "layers" : both ? "state" : key;
       EXPECT_NE(model.error().message.find("option " + named), std::string::npos) << model.error().message;
     }
   }
@@ -86,6 +88,28 @@ TEST(ReferenceModel, IdentityIsWhatChangesTheBytesAndNothingElse_ID2) {
                                                 {"window", "32"},
                                                 {"tokens_per_block", "8"}})
     EXPECT_NE(identity(with(base, key, value)), fields) << key;
+}
+
+// The name that --state-granularity hands on means what `state` means, for both models that are built in.
+TEST(ReferenceModel, StateGranularityIsTheCommonNameOfState) {
+  for (PluginOptions options :
+       {tiny_reference("attention", 2, "blocks"), tiny_synthetic(2, SyntheticState::blocks).model}) {
+    const char* plugin = options.contains("bytes_per_token") ? "synthetic" : "reference";
+    const auto info_of = [&](const char* key, const char* value) {
+      PluginOptions chosen = options;
+      chosen.erase("state");
+      if (key != nullptr) chosen[key] = value;
+      ModelWorld world({.plugin = plugin, .model = chosen});
+      return std::pair(world.model().info(), world.model().identity_fields().value());
+    };
+    for (const auto& [granularity, state] :
+         {std::pair{"auto", "blocks"}, {"blocks", "blocks"}, {"whole", "whole"}}) {
+      const auto [info, fields] = info_of("state_granularity", granularity);
+      EXPECT_EQ(info.state_in_blocks, std::string(state) == "blocks") << plugin << " " << granularity;
+      EXPECT_EQ(fields, info_of("state", state).second) << plugin << " " << granularity;
+    }
+    EXPECT_TRUE(info_of(nullptr, nullptr).first.state_in_blocks) << plugin;
+  }
 }
 
 TEST(ReferenceModel, ThreadsAndDevicesDoNotChangeLogits) {
