@@ -163,10 +163,7 @@ TEST(Registry, ListsTheBuiltInPlugins_PLG1) {
     EXPECT_TRUE(plugin.probe > 0 || !plugin.unavailable.empty()) << plugin.name;
     names.push_back(plugin.name);
   }
-  EXPECT_EQ(names.size(), 4u);
-  EXPECT_EQ(names[0], "host");
-  EXPECT_EQ(names[1], "uring");
-  EXPECT_EQ(names[2], "posix");
+  EXPECT_EQ(names, (std::vector<std::string>{"host", "uring", "posix", "reference", "synthetic"}));
 }
 
 TEST(Registry, TakesNamesWithAndWithoutTheirKind_PLG1) {
