@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/check.hpp"
 #include "tiers/part_list.hpp"
@@ -215,8 +216,23 @@ bool Stack::step_parking(Parking& parking) {
   return false;
 }
 
+// A state of whole conversations takes as much as it has tokens, but its buffer is made for a full context:
+// what is much too large is exchanged, as far as there is room for it.
+void Stack::fit_buffers(const std::vector<PartRef>& parts) {
+  for (const PartRef& part : parts) {
+    if (part->is_block() || !part->ram) continue;
+    const uint64_t bytes = align_up(part->bytes, limits::kAlignment);
+    if (2 * PinnedPool::class_bytes(bytes) > part->ram->bytes().size()) continue;
+    auto fitting = ram_->allocate(bytes);
+    if (!fitting.ok()) continue;
+    std::memcpy((*fitting)->bytes().data(), part->ram->bytes().data(), bytes);
+    part->ram = std::move(*fitting);
+  }
+}
+
 void Stack::parked(Parking& parking) {
   Slot& from = slot(parking.slot);
+  fit_buffers(parking.fresh);
   const ImageRef& image = parking.image;
   size_t evictions = 0;
   if (!options_.disk_mode) {
@@ -355,6 +371,7 @@ void Stack::step_checkpoints() {
     Slot& from = slot(taking->slot);
     --from.copies_out;
     if (state == CopyOut::State::done) {
+      fit_buffers(taking->parts);
       std::vector<PartRef> merged = from.parts;
       for (const PartRef& part : taking->parts) (void)insert_part(merged, part);
       inherit(from, std::move(merged));

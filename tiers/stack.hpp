@@ -146,6 +146,7 @@ class Stack final : public TierStack {
   void parked(Parking& parking);
   void log_parked(const Parking& parking, size_t evictions);
   void park_failed(Parking& parking);
+  void fit_buffers(const std::vector<PartRef>& parts);
   std::optional<SkipReason> room_for(uint64_t bytes);
   std::optional<SkipReason> working_room(uint64_t bytes);
   [[nodiscard]] bool at_hand(const Part& part) const;

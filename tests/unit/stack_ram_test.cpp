@@ -400,6 +400,21 @@ TEST_F(StackRam, RAM6_ManyShortTurnsKeepNoMoreThanTheLimit) {
   EXPECT_EQ(positions.back(), length);
 }
 
+// A state that is kept whole costs what its tokens cost, not what a full context would.
+TEST_F(StackRam, RAM1_AWholeStateTakesNoMoreRoomThanItHasTokens) {
+  StackWorldOptions options;
+  options.slots = 1;
+  options.whole = true;
+  options.context = 2048;  // 2 MiB
+  options.tiers = ram_tier(6 << 20);
+  StackWorld& world = make(options);
+  const Answer first = ask(prompt_of(0, 200));
+  for (uint64_t i = 1; i < 8; ++i) ask(prompt_of(i, 200));
+  EXPECT_EQ(world.stack().status().ram_images, 7u);
+  EXPECT_LE(world.stack().status().ram_bytes, 7 * (300u << 10));
+  expect_reused(204, Tier::ram, next_prompt(prompt_of(0, 200), first, 9, 10));
+}
+
 // Large buffers of all pools come from the source of pages that the stack was given.
 TEST_F(StackRam, RAM1_LargeBuffersComeFromTheSystemsPages) {
   CountingPages pages;
