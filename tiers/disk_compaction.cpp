@@ -37,7 +37,6 @@ bool DiskTier::touches_compaction(const Image& image) const {
 }
 
 bool DiskTier::worth_compacting(const File& file) const {
-  if (file.settled || file.damaged) return false;
   uint64_t live = limits::kSessionHeaderBytes;
   for (const auto& [offset, extent] : file.extents) live += extent.users > 0 ? extent.length : 0;
   return file.allocated_bytes >= 2 * live && file.allocated_bytes - live >= options_.compaction_min_bytes;
@@ -59,8 +58,10 @@ void DiskTier::compact() {
   if (!may_compact_ || compacting_ || !pending_.empty() || !posted_.empty() || !releasing_.empty()) return;
   if (streaming() || now < next_compaction_look_ns_) return;
   next_compaction_look_ns_ = now + kLookEveryNs;
-  for (const auto& [id, file] : files_) {
-    if (worth_compacting(file) && may_compact(file) && start_compaction(id, file)) return;
+  for (auto& [id, file] : files_) {
+    if (file.settled || file.damaged) continue;
+    file.settled = !worth_compacting(file);  // thousands of files are not counted through every second
+    if (!file.settled && may_compact(file) && start_compaction(id, file)) return;
   }
 }
 
@@ -108,9 +109,8 @@ bool DiskTier::start_compaction(ConversationId id, const File& file) {
 CompactJob DiskTier::compact_job(Compacting& work, const File& file) {
   CompactJob job;
   job.from = work.from;
-  job.header = session_header_of(*entries_.at(work.keys.front()).image, publication_rules());
+  job.header = stored_header(*entries_.at(work.keys.front()).image);
   job.header.id = work.to;
-  job.header.created_ns = ports_.clock.on_the_wall(job.header.created_ns);
   uint64_t offset = limits::kSessionHeaderBytes;
   for (const auto& [old_offset, extent] : file.extents) {
     const PartRef part = extent.part.lock();
@@ -147,9 +147,7 @@ CompactJob::Index DiskTier::compacted_index(const Compacting& work, const Entry&
   const ManifestFile& own = entry.head.files.front();
   const uint64_t own_bytes = own.id == work.from || own.needed_length == 0 ? 0 : limits::kSessionHeaderBytes;
   CompactJob::Index index;
-  index.manifest = manifest_of(*entry.image, parts, moved, own_bytes, publication_rules());
-  index.manifest.head.created_ns = ports_.clock.on_the_wall(entry.image->created_ns);
-  index.manifest.head.last_used_ns = ports_.clock.on_the_wall(entry.last_used_ns);
+  index.manifest = stored_manifest(*entry.image, parts, moved, own_bytes, entry.last_used_ns);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (auto at = which.find(parts[i].get()); at != which.end()) index.moved.emplace_back(i, at->second);
   }

@@ -70,7 +70,7 @@ void DiskTier::write(StreamKey key, std::vector<HostBufferRef> buffers) {
   ExtentsJob work;
   work.id = id;
   work.create_file = !own.exists && stream.handed == 0;
-  work.header = session_header_of(*posted.spill.image, publication_rules());
+  work.header = stored_header(*posted.spill.image);
   for (HostBufferRef& buffer : buffers) {
     const Part& part = *posted.written[stream.handed];
     Extent& extent = posted.extents[stream.handed++];

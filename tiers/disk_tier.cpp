@@ -456,6 +456,21 @@ PublicationRules DiskTier::publication_rules() const {
   return {!options_.persist, options_.identity, options_.stage_count, options_.tokens_per_block};
 }
 
+SessionHeader DiskTier::stored_header(const Image& image) {
+  SessionHeader header = session_header_of(image, publication_rules());
+  header.created_ns = ports_.clock.on_the_wall(image.created_ns);
+  return header;
+}
+
+Manifest DiskTier::stored_manifest(const Image& image, const std::vector<PartRef>& parts,
+                                   const std::unordered_map<const Part*, Extent>& written, uint64_t own_bytes,
+                                   uint64_t last_used_ns) {
+  Manifest manifest = manifest_of(image, parts, written, own_bytes, publication_rules());
+  manifest.head.created_ns = ports_.clock.on_the_wall(image.created_ns);
+  manifest.head.last_used_ns = ports_.clock.on_the_wall(last_used_ns);
+  return manifest;
+}
+
 // Reserves the bytes and the places of what is not stored.
 DiskTier::Posted DiskTier::lay_out(Pending spill, uint64_t reserved_bytes) {
   const Image& image = *spill.image;
@@ -488,12 +503,10 @@ PublishJob DiskTier::publish_job(Posted& posted) {
   work.id = image.id;
   work.create_file = !own.exists && !posted.written.empty();
   work.file_length = own.map.end_bytes();
-  work.header = session_header_of(image, publication_rules());
+  work.header = stored_header(image);
   // The file may end before the map does: what a cancelled job was to write there never came.
-  work.manifest = manifest_of(image, posted.parts, written, has_file ? limits::kSessionHeaderBytes : 0,
-                              publication_rules());
-  work.header.created_ns = work.manifest.head.created_ns = ports_.clock.on_the_wall(image.created_ns);
-  work.manifest.head.last_used_ns = ports_.clock.on_the_wall(image.last_used_ns);
+  work.manifest = stored_manifest(image, posted.parts, written, has_file ? limits::kSessionHeaderBytes : 0,
+                                  image.last_used_ns);
   posted.head = work.manifest.head;
   return work;
 }
@@ -631,6 +644,7 @@ void DiskTier::take_back(Posted& posted) {
     freed[id].push_back({extent.offset, align_up(extent.length, limits::kAlignment)});
   }
   own.users.erase(posted.spill.key);
+  own.settled = false;
   if (!own.exists) {
     freed.erase(id);  // the writer removed the new file again
     files_.erase(id);
@@ -684,8 +698,9 @@ void DiskTier::unref_extents(const Image& image, Freed& freed) {
     if (file == files_.end()) continue;
     auto extent = file->second.extents.find(part->disk->offset);
     if (extent == file->second.extents.end() || extent->second.users == 0) continue;
-    if (--extent->second.users > 0 || !fully_known(file->second)) continue;
+    if (--extent->second.users > 0) continue;
     file->second.settled = false;
+    if (!fully_known(file->second)) continue;
     freed[file->first].push_back({extent->first, extent->second.length});
     file->second.extents.erase(extent);
     part->disk.reset();
@@ -882,7 +897,11 @@ Status DiskTier::attach_body(Entry& entry, Manifest manifest) {
     STRATA_ASSIGN(PartRef part, share_part(manifest.head.files[stored_part.file].id, stored_part));
     image->parts.push_back(std::move(part));
   }
-  for (const PartRef& part : image->parts) ++files_.at(part->disk->file).extents.at(part->disk->offset).users;
+  for (const PartRef& part : image->parts) {
+    File& file = files_.at(part->disk->file);
+    ++file.extents.at(part->disk->offset).users;
+    file.settled = false;  // more of it is known now
+  }
   entry.image = std::move(image);
   return {};
 }

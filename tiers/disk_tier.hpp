@@ -180,7 +180,7 @@ class DiskTier final : public SpillTarget {
     std::set<uint64_t> users;      // keys of entries and jobs
     uint64_t allocated_bytes = 0;  // last seen
     bool exists = false;
-    bool settled = false;      // compaction has nothing to win, or failed, until an extent becomes free
+    bool settled = false;      // compaction has nothing to win, or failed, until something changes here
     bool damaged = false;      // compaction found it so: never tried again
     uint64_t incarnation = 0;  // tells a file from an earlier one of the same name
   };
@@ -241,6 +241,11 @@ class DiskTier final : public SpillTarget {
   PublishJob publish_job(Posted& posted);
   JobId hand_over(WriteWork work);
   [[nodiscard]] PublicationRules publication_rules() const;
+  // As they are stored: with times of the wall clock.
+  SessionHeader stored_header(const Image& image);
+  Manifest stored_manifest(const Image& image, const std::vector<PartRef>& parts,
+                           const std::unordered_map<const Part*, Extent>& written, uint64_t own_bytes,
+                           uint64_t last_used_ns);
   void take_result(WriteResult& result);
   bool refuse_too_large(Pending& spill);
   void log_queued(const Image& image, size_t queue);
