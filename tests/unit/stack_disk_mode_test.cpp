@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/manifest.hpp"
+#include "core/session_file.hpp"
 #include "tests/support/stack_pair.hpp"
 #include "tests/support/stored_conversation.hpp"
 #include "tiers/pinned_pool.hpp"
@@ -238,6 +239,23 @@ TEST_F(StackDiskMode, AFailedWriteLosesThatConversationAndNothingElse) {
   EXPECT_EQ(ask(prompt_of(2, 280)).placement.cause.reason, ReadReason::evicted);
   expect_reused(299, Tier::disk, a);
   EXPECT_LE(world.files().open_files(), 1u) << "the lock";
+}
+
+// The wall clock jumped during the run: header and index of a streamed file say the same.
+TEST_F(StackDiskMode, StoredTimesAreThoseOfTheWallClock) {
+  StackWorld& world = make(disk_mode(64 << 20));
+  world.clock().set_wall(world.clock().wall_ns() + 24 * 60 * kMinuteNs);
+  ask(prompt_of(1, 300));
+  ask(prompt_of(2, 40));
+  const ConversationId id = conversation_of(304);
+  const auto manifest = read_published(world.files(), StackWorld::kFolder, id);
+  ASSERT_TRUE(manifest.ok());
+  const auto bytes =
+      read_whole(world.files(), std::string(StackWorld::kFolder) + "/" + session_file_name(id));
+  ASSERT_TRUE(bytes.ok());
+  const auto header = decode_session_header(std::span(*bytes).first(limits::kSessionHeaderBytes));
+  ASSERT_TRUE(header.ok());
+  EXPECT_EQ(header->created_ns, manifest->head.created_ns);
 }
 
 TEST_F(StackDiskMode, DISK7_ShutdownParksEverySlotAndWaits) {
