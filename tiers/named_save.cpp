@@ -1,6 +1,7 @@
 #include "tiers/named_save.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/digest.hpp"
 #include "core/limits.hpp"
@@ -158,7 +159,7 @@ bool NamedSave::fetch(const ItemRef& item, Group& group) {
 Result<HostBufferRef> NamedSave::buffer_for(const Part& part) {
   auto buffer = ports_.buffers.allocate(align_up(part.bytes, limits::kAlignment));
   if (!buffer.ok() && groups_.empty() && writes_.empty() && ports_.buffers.in_use_bytes() == 0)
-    fail(make_error(ErrorCode::exhausted, "no memory for the buffers: " + buffer.error().message));
+    fail(Error{ErrorCode::exhausted, ENOMEM, "no memory for the buffers: " + buffer.error().message});
   return buffer;
 }
 
