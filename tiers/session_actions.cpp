@@ -50,8 +50,11 @@ Status Stack::begin_session(SessionRequest request) {
   if (request.slot < 0 || request.slot >= static_cast<SlotId>(slots_.size()))
     return make_error(ErrorCode::invalid,
                       fmt::format("slot {} does not exist: there are {}", request.slot, slots_.size()));
-  slot(request.slot).reserved = true;
   session_.emplace();
+  for (const Active& active : active_) {
+    const bool may_come_here = !active.request.slot || *active.request.slot == request.slot;
+    if (active.placement.slot == kNoSlot && may_come_here) session_->before.insert(active.request.id);
+  }
   session_->request = std::move(request);
   step_session();
   return {};
@@ -84,12 +87,23 @@ void Stack::step_session() {
   if (session_->view.state == SessionView::State::waiting) {
     if (session_->cancelled)
       return session_failed(make_error(ErrorCode::cancelled, "the engine is shutting down"));
-    let_background_go(target.id);
-    if (target.request || target.copies_out > 0) return;
+    if (!slot_is_next(target)) return;
     start_session(target);
   }
   if (session_running() && session_->save) step_save(target);
   if (session_running() && session_->restore) step_named_restore(target);
+}
+
+// Requests that came before the action take the slot before it does; those that come later wait for it.
+bool Stack::slot_is_next(Slot& target) {
+  std::erase_if(session_->before, [this](RequestId id) {
+    const Active* active = find(id);
+    return active == nullptr || active->placement.slot != kNoSlot;
+  });
+  if (!session_->before.empty()) return false;
+  target.reserved = true;
+  let_background_go(target.id);
+  return !target.request && target.copies_out == 0;
 }
 
 void Stack::start_session(Slot& target) {

@@ -105,6 +105,7 @@ class Stack final : public TierStack {
   struct SessionAction {
     SessionRequest request;
     SessionView view;
+    std::set<RequestId> before;  // came earlier, and may still take the slot
     uint64_t started_ns = 0;
     uint64_t moved = 0;
     bool cancelled = false;
@@ -193,6 +194,7 @@ class Stack final : public TierStack {
   // --- session_actions.cpp
   void step_session();
   [[nodiscard]] bool session_running() const;
+  bool slot_is_next(Slot& target);
   void start_session(Slot& target);
   void start_save(Slot& from);
   ImageRef image_to_save(const Slot& from);

@@ -225,7 +225,8 @@ class TierStack {
   // use.
   virtual Result<uint32_t> erase(SlotId slot) = 0;
   // Saves, restores or erases a slot, by the steps that follow; waits for the request that has the slot and
-  // goes before those that wait for it. invalid: unknown slot; unavailable: one is under way.
+  // for those that were admitted earlier and may take it, and goes before later ones. invalid: unknown slot;
+  // unavailable: one is under way.
   virtual Status begin_session(SessionRequest request) = 0;
   [[nodiscard]] virtual const SessionView* session() const = 0;  // null: none
   virtual std::vector<uint64_t> take_session_progress() = 0;
