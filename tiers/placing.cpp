@@ -321,6 +321,15 @@ size_t Stack::open_restores() const {
                                            [](const Active& active) { return active.restore != nullptr; }));
 }
 
+// What the slot holds is stored elsewhere, or wanted by nobody: the model can use its room for what comes,
+// and its new tokens need not attend past it.
+Status Stack::empty_if_stored(Slot& target) {
+  if (target.empty() || (!target.one_shot && !stored_state(target))) return {};
+  STRATA_TRY(ports_.model.clear(target.id));
+  reset(target);
+  return {};
+}
+
 void Stack::start_restore(Active& active, Slot& target) {
   if (active.plan.source == Plan::Source::disk) {
     // Who waits to be read does not keep a newer state of itself from being parked: the two would wait for
@@ -333,6 +342,7 @@ void Stack::start_restore(Active& active, Slot& target) {
     disk_->begin_read(active.plan.key);
     active.reading = true;
   }
+  if (Status emptied = empty_if_stored(target); !emptied.ok()) return fail(active, emptied.error());
   const uint32_t tokens = active.plan.usable_tokens;
   Restore::Request request;
   request.slot = target.id;

@@ -111,6 +111,7 @@ class Stack final : public TierStack {
   void fill_slot(Active& active);
   void continue_in_place(Active& active, Slot& slot);
   [[nodiscard]] size_t open_restores() const;
+  [[nodiscard]] Status empty_if_stored(Slot& slot);
   void start_restore(Active& active, Slot& slot);
   std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts, bool keep);
   std::optional<SkipReason> no_memory_for(const Restore::Request& request);
