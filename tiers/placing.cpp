@@ -470,6 +470,21 @@ void Stack::forget_disk_only_parts(Active& active) {
   }
 }
 
+// What slots still hold is written anew when they are parked, not left to a copy that is known to be bad.
+void Stack::distrust(const Extent& damaged) {
+  for (Slot& each : slots_) {
+    std::vector<PartRef> parts = each.parts;
+    bool changed = false;
+    for (PartRef& part : parts) {
+      if (part->disk != damaged) continue;
+      part = std::make_shared<Part>(*part);  // whoever else knows it finds out by himself
+      part->disk.reset();
+      changed = true;
+    }
+    if (changed) inherit(each, std::move(parts));
+  }
+}
+
 void Stack::restore_failed(Active& active, Slot& target) {
   const Error error = active.restore->error();
   const bool cancelled = error.code == ErrorCode::cancelled;
@@ -478,6 +493,7 @@ void Stack::restore_failed(Active& active, Slot& target) {
   const ReadReason reason = error.code == ErrorCode::corrupt ? ReadReason::corrupt : ReadReason::io_error;
   const uint64_t key = active.plan.key;
   if (!from_disk && storage_failed) forget_disk_only_parts(active);
+  if (const auto damaged = active.restore->damaged()) distrust(*damaged);
   end_restore(active);
   unpin_source(active);
   active.step = Step::planning;

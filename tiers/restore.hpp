@@ -61,6 +61,8 @@ class Restore {
   [[nodiscard]] const Error& error() const { return error_; }
   // The stored bytes were at fault: they could not be read or did not match their digest.
   [[nodiscard]] bool storage_failed() const { return storage_failed_; }
+  // What did not match its digest.
+  [[nodiscard]] const std::optional<Extent>& damaged() const { return damaged_; }
   [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
   [[nodiscard]] uint64_t disk_bytes() const { return disk_bytes_; }
   [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }  // from the first read to the last
@@ -103,6 +105,7 @@ class Restore {
   bool begun_ = false;
   bool failing_ = false;
   bool storage_failed_ = false;
+  std::optional<Extent> damaged_;
   bool recorded_ = false;
   DeviceEvent last_event_;
   State state_ = State::running;

@@ -118,6 +118,7 @@ class Stack final : public TierStack {
   void do_without_restore(Active& active, Slot& slot, SkipReason why);
   void restore_done(Active& active, Slot& slot);
   void restore_failed(Active& active, Slot& slot);
+  void distrust(const Extent& damaged);
   void forget_disk_only_parts(Active& active);
   void end_restore(Active& active);
   void start_fresh(Active& active, Slot& slot);
