@@ -167,6 +167,7 @@ void Restore::import(Item& item) {
   if (item.from_disk) {
     const PartPlace place{item.extent.file, part.stage, part.first, part.kind};
     if (digest_part(place, payload(item)) != item.extent.digest) {
+      damaged_ = item.extent;
       return fail_storage(make_error(
           ErrorCode::corrupt,
           fmt::format("{} at token {} of stage {} does not match its digest in {}", to_string(part.kind),

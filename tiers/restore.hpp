@@ -69,6 +69,8 @@ class Restore {
   [[nodiscard]] bool storage_failed() const { return storage_failed_; }
   // The model was asked to take something: without staged imports the slot is not what it was.
   [[nodiscard]] bool import_began() const { return import_began_; }
+  // What did not match its digest.
+  [[nodiscard]] const std::optional<Extent>& damaged() const { return damaged_; }
   [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
   [[nodiscard]] uint64_t disk_bytes() const { return disk_bytes_; }
   [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }  // from the first read to the last
@@ -113,6 +115,7 @@ class Restore {
   bool import_began_ = false;
   bool failing_ = false;
   bool storage_failed_ = false;
+  std::optional<Extent> damaged_;
   bool recorded_ = false;
   DeviceEvent last_event_;
   State state_ = State::running;

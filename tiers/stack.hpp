@@ -132,12 +132,14 @@ class Stack final : public TierStack {
   void fill_slot(Active& active);
   void continue_in_place(Active& active, Slot& slot);
   [[nodiscard]] size_t open_restores() const;
+  [[nodiscard]] Status empty_if_stored(Slot& slot);
   void start_restore(Active& active, Slot& slot);
   std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts, bool keep);
   std::optional<SkipReason> no_memory_for(const Restore::Request& request);
   void do_without_restore(Active& active, Slot& slot, SkipReason why);
   void restore_done(Active& active, Slot& slot);
   void restore_failed(Active& active, Slot& slot);
+  void distrust(const Extent& damaged);
   void forget_disk_only_parts(Active& active);
   void end_restore(Active& active);
   void start_fresh(Active& active, Slot& slot);
