@@ -7,6 +7,7 @@
 #include "core/digest.hpp"
 #include "core/session_export.hpp"
 #include "tests/support/fake_file_system.hpp"
+#include "tests/support/fake_random.hpp"
 #include "tests/support/faulty_file_system.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/stored_builder.hpp"
