@@ -141,7 +141,7 @@ bool NamedSave::fetch(const ItemRef& item, Group& group) {
     item->buffer = part.ram;
     return true;
   }
-  auto buffer = buffer_for(part);
+  auto buffer = buffer_for(part, group);
   if (!buffer.ok()) return false;
   item->buffer = *buffer;
   if (!comes_from_slot(part)) {
@@ -156,9 +156,9 @@ bool NamedSave::fetch(const ItemRef& item, Group& group) {
 }
 
 // Without a buffer it waits for those that are being written; when nothing is under way it cannot go on.
-Result<HostBufferRef> NamedSave::buffer_for(const Part& part) {
+Result<HostBufferRef> NamedSave::buffer_for(const Part& part, const Group& group) {
   auto buffer = ports_.buffers.allocate(align_up(part.bytes, limits::kAlignment));
-  if (!buffer.ok() && groups_.empty() && writes_.empty() && ports_.buffers.in_use_bytes() == 0)
+  if (!buffer.ok() && group.items.empty() && groups_.empty() && writes_.empty())
     fail(Error{ErrorCode::exhausted, ENOMEM, "no memory for the buffers: " + buffer.error().message});
   return buffer;
 }

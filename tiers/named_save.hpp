@@ -102,7 +102,7 @@ class NamedSave {
   bool fill(Group& group);
   bool fetch(const ItemRef& item, Group& group);
   bool read_from_disk(const ItemRef& item);
-  Result<HostBufferRef> buffer_for(const Part& part);
+  Result<HostBufferRef> buffer_for(const Part& part, const Group& group);
   Result<FileHandle> open(ConversationId file);
   void write_ready();
   void hand_over(const ItemRef& item);

@@ -13,6 +13,8 @@ namespace strata {
 
 namespace {
 
+constexpr uint64_t kBuffersBackNs = 10'000'000'000;
+
 double mib(uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(limits::kMiB); }
 
 // What runs out while a file is read is memory; while one is written it is space, unless the system says
@@ -103,7 +105,12 @@ bool Stack::slot_is_next(Slot& target) {
   if (!session_->before.empty()) return false;
   target.reserved = true;
   let_background_go(target.id);
-  return !target.request && target.copies_out == 0;
+  if (target.request || target.copies_out > 0) return false;
+  // An earlier transfer that failed gives its buffers back when the device is done with them; not for ever.
+  if (session_->free_since_ns == 0) session_->free_since_ns = ports_.clock.monotonic_ns();
+  const uint64_t waited_ns = ports_.clock.monotonic_ns() - session_->free_since_ns;
+  const bool needs_none = session_->request.kind == SessionRequest::Kind::erase;
+  return needs_none || session_pool_->in_use_bytes() == 0 || waited_ns >= kBuffersBackNs;
 }
 
 void Stack::start_session(Slot& target) {
@@ -119,6 +126,9 @@ void Stack::start_session(Slot& target) {
   if (ports_.files == nullptr || !state_can_be_kept())
     return session_failed(SessionFault::invalid,
                           "this model's state cannot be cut, and checkpoints are off (--prompt-cache 0)");
+  if (session_pool_->in_use_bytes() > 0)
+    return session_failed(SessionFault::memory,
+                          "the device has not given back the buffers of an earlier transfer");
   if (session_->request.kind == SessionRequest::Kind::save)
     start_save(target);
   else
@@ -185,9 +195,10 @@ void Stack::start_save(Slot& from) {
 void Stack::step_save(Slot& from) {
   SessionView& view = session_->view;
   const NamedSave::State state = session_->save->step();
-  view.file_bytes = session_->save->file_bytes();
   if (state == NamedSave::State::flushing) view.phase = SessionView::Phase::flush;
   if (state == NamedSave::State::publishing) view.phase = SessionView::Phase::publish;
+  // Before that the file is the worker's.
+  if (view.phase != SessionView::Phase::moving) view.file_bytes = session_->save->file_bytes();
   if (state != NamedSave::State::done && state != NamedSave::State::failed) return;
   view.published = session_->save->published();
   if (!session_->save->note().empty())

@@ -289,8 +289,7 @@ bool Stack::step() {
     ram_->spill_ahead();
     step_write_policy();
   }
-  busy |=
-      background_ != nullptr || (session_running() && session_->view.state == SessionView::State::running);
+  busy |= background_ != nullptr || (session_running() && session_->before.empty());
   if (disk_) {
     const bool reading = std::any_of(active_.begin(), active_.end(), [](const Active& active) {
       return active.restore && active.restore->reads_disk();

@@ -106,6 +106,7 @@ class Stack final : public TierStack {
     SessionRequest request;
     SessionView view;
     std::set<RequestId> before;  // came earlier, and may still take the slot
+    uint64_t free_since_ns = 0;  // the slot is
     uint64_t started_ns = 0;
     uint64_t moved = 0;
     bool cancelled = false;

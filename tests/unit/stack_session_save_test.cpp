@@ -254,6 +254,36 @@ TEST_F(SavedSession, SES3_ADeviceThatFailsDuringASaveHarmsNobody) {
   expect_reused(304, Tier::vram, next_prompt(prompt, first, 3, 20), in_slot(0));
 }
 
+TEST_F(SavedSession, SES3_WhateverTheDeviceRefusesTheSlotGoesOn) {
+  make(session_options("hybrid"));
+  const auto prompt = prompt_of(1, 300);
+  const Answer first = ask(prompt, in_slot(0));
+  ASSERT_TRUE(save(0).done());
+  const std::vector<std::byte> old = world_->files().get(kFile);
+  std::vector<DeviceFaults> plans(4);
+  plans[0].fail_record_at = 1;
+  plans[1].fail_finish_at = 1;
+  plans[2].fail_finish_at = 3;
+  plans[3].fail_finish_at = 2;
+  plans[3].late_answers = 5;
+  for (const DeviceFaults& plan : plans) {
+    for (const Kind kind : {Kind::save, Kind::restore}) {
+      world_->faulty_device().set_faults(plan);
+      const Outcome failed = act(kind, 0);
+      if (world_->faulty_device().injected() == 0) continue;
+      EXPECT_EQ(failed.view.state, SessionView::State::failed);
+      EXPECT_EQ(failed.fault(), "io") << failed.view.reason;
+      EXPECT_EQ(world_->files().get(kFile), old);
+      EXPECT_THAT(temporaries(), IsEmpty());
+      world_->faulty_device().set_faults({});
+      world_->step(50);  // the device gives the buffers back
+    }
+  }
+  world_->faulty_device().set_faults({});
+  EXPECT_EQ(world_->model().length(0), 304u);
+  expect_reused(304, Tier::vram, next_prompt(prompt, first, 3, 20), in_slot(0));
+}
+
 TEST_F(SavedSession, SES6_OtherSlotsGoOnWhileTheDiskIsSlowAndLaterRequestsOfTheSlotWait) {
   SteppedWorker worker;
   StackWorldOptions options = session_options();
