@@ -1,5 +1,6 @@
 #include "tiers/pinned_pool.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <deque>
 #include <limits>
@@ -17,6 +18,7 @@ namespace {
 constexpr auto kPage = std::align_val_t{limits::kAlignment};
 // Smaller slabs come from the allocator: they would be no huge pages, and each would be a mapping of its own.
 constexpr uint64_t kMinSlabFromSystem = 2 * limits::kMiB;
+constexpr uint64_t kTouchedAtOnce = 2 * limits::kMiB;
 
 struct Slab {
   std::span<std::byte> memory;
@@ -42,17 +44,24 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
   // Nothing is kept from now on.
   void close() {
     closed_ = true;
+    drop_growing();
     while (!kept_.empty()) destroy_oldest();
   }
 
   [[nodiscard]] uint64_t in_use_bytes() const { return in_use_bytes_; }
-  [[nodiscard]] uint64_t allocated_bytes() const { return in_use_bytes_ + kept_bytes_; }
+  [[nodiscard]] uint64_t allocated_bytes() const {
+    return in_use_bytes_ + kept_bytes_ + growing_.memory.size();
+  }
   [[nodiscard]] uint64_t budget_bytes() const { return budget_bytes_; }
   [[nodiscard]] uint64_t unallocated_bytes() const { return budget_bytes_ - allocated_bytes(); }
 
  private:
   Result<Slab> create(uint64_t class_size);
   Result<Slab> take_memory(uint64_t class_size);
+  void register_everywhere(Slab& slab);
+  bool start_growing(uint64_t class_size);
+  bool touch_growing();
+  void drop_growing();
   void keep(const Slab& slab);
   Slab take_kept(uint64_t class_size);
   void destroy_oldest();
@@ -69,6 +78,8 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
   bool registering_ = true;  // until the first refusal
   bool registering_transfers_ = true;
   bool closed_ = false;
+  Slab growing_;                                                             // being touched
+  uint64_t touched_bytes_ = 0;                                               // of it
   std::list<Slab> kept_;                                                     // released longest ago first
   std::map<uint64_t, std::deque<std::list<Slab>::iterator>> kept_by_class_;  // same order within a class
 };
@@ -130,9 +141,13 @@ Result<Slab> PinnedPool::State::create(uint64_t class_size) {
   }
   trim(class_size);
   STRATA_ASSIGN(Slab slab, take_memory(class_size));
+  register_everywhere(slab);
+  return slab;
+}
+
+void PinnedPool::State::register_everywhere(Slab& slab) {
   slab.registered = register_memory(slab.memory);
   slab.for_transfers = slab.from_system && register_transfers(slab.memory);
-  return slab;
 }
 
 Result<Slab> PinnedPool::State::take_memory(uint64_t class_size) {
@@ -152,10 +167,36 @@ Result<Slab> PinnedPool::State::take_memory(uint64_t class_size) {
 // Slabs that are touched as they are taken are worth having before they are needed.
 bool PinnedPool::State::grow_ahead(uint64_t bytes) {
   const uint64_t size = class_bytes(bytes);
-  if (backing_.pages == nullptr || size < kMinSlabFromSystem || size > unallocated_bytes()) return false;
-  const auto slab = create(size);
-  if (slab.ok()) keep(*slab);
-  return slab.ok();
+  if (backing_.pages == nullptr || size < kMinSlabFromSystem) return false;
+  if (growing_.memory.size() != size) drop_growing();
+  return growing_.memory.empty() ? start_growing(size) : touch_growing();
+}
+
+bool PinnedPool::State::start_growing(uint64_t class_size) {
+  if (class_size > unallocated_bytes()) return false;
+  const auto memory = backing_.pages->reserve(class_size);
+  if (!memory.ok()) return false;
+  growing_ = Slab{*memory, false, true, false};
+  touched_bytes_ = 0;
+  return touch_growing();
+}
+
+bool PinnedPool::State::touch_growing() {
+  const uint64_t piece = std::min<uint64_t>(kTouchedAtOnce, growing_.memory.size() - touched_bytes_);
+  if (!backing_.pages->touch(growing_.memory.subspan(touched_bytes_, piece)).ok()) {
+    drop_growing();
+    return false;
+  }
+  touched_bytes_ += piece;
+  if (touched_bytes_ < growing_.memory.size()) return true;
+  Slab slab = std::exchange(growing_, {});
+  register_everywhere(slab);
+  keep(slab);
+  return true;
+}
+
+void PinnedPool::State::drop_growing() {
+  if (!growing_.memory.empty()) destroy(std::exchange(growing_, {}));
 }
 
 bool PinnedPool::State::register_memory(std::span<std::byte> memory) {
@@ -198,6 +239,7 @@ void PinnedPool::State::keep(const Slab& slab) {
 }
 
 void PinnedPool::State::trim(uint64_t bytes) {
+  if (unallocated_bytes() < bytes) drop_growing();
   while (!kept_.empty() && unallocated_bytes() < bytes) destroy_oldest();
 }
 

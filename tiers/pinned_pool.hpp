@@ -45,8 +45,9 @@ class PinnedPool {
   // Gives kept buffers back to the system until at least `bytes` of the budget are unallocated, or none is
   // kept.
   void trim(uint64_t bytes);
-  // One more kept buffer for parts of `bytes`, so that none is made on the path of a request. False: the
-  // budget is used up, the system has no memory, or such buffers are not made ahead.
+  // A step towards one more kept buffer for parts of `bytes`, so that none is made on the path of a request:
+  // a step touches one huge page at most, for a request may come meanwhile. False: the budget is used up, the
+  // system has no memory, or such buffers are not made ahead.
   bool grow_ahead(uint64_t bytes);
 
  private:

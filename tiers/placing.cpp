@@ -317,8 +317,20 @@ void Stack::continue_in_place(Active& active, Slot& target) {
 // --- restore
 
 size_t Stack::open_restores() const {
+  const bool by_name =
+      session_ && session_->restore && session_->restore->state() == NamedRestore::State::moving;
   return static_cast<size_t>(std::count_if(active_.begin(), active_.end(),
-                                           [](const Active& active) { return active.restore != nullptr; }));
+                                           [](const Active& active) { return active.restore != nullptr; })) +
+         (by_name ? 1 : 0);
+}
+
+// What the slot holds is stored elsewhere, or wanted by nobody: the model can use its room for what comes,
+// and its new tokens need not attend past it.
+Status Stack::empty_if_stored(Slot& target) {
+  if (target.empty() || (!target.one_shot && !stored_state(target))) return {};
+  STRATA_TRY(ports_.model.clear(target.id));
+  reset(target);
+  return {};
 }
 
 void Stack::start_restore(Active& active, Slot& target) {
@@ -333,6 +345,7 @@ void Stack::start_restore(Active& active, Slot& target) {
     disk_->begin_read(active.plan.key);
     active.reading = true;
   }
+  if (Status emptied = empty_if_stored(target); !emptied.ok()) return fail(active, emptied.error());
   const uint32_t tokens = active.plan.usable_tokens;
   Restore::Request request;
   request.slot = target.id;
@@ -460,6 +473,21 @@ void Stack::forget_disk_only_parts(Active& active) {
   }
 }
 
+// What slots still hold is written anew when they are parked, not left to a copy that is known to be bad.
+void Stack::distrust(const Extent& damaged) {
+  for (Slot& each : slots_) {
+    std::vector<PartRef> parts = each.parts;
+    bool changed = false;
+    for (PartRef& part : parts) {
+      if (part->disk != damaged) continue;
+      part = std::make_shared<Part>(*part);  // whoever else knows it finds out by himself
+      part->disk.reset();
+      changed = true;
+    }
+    if (changed) inherit(each, std::move(parts));
+  }
+}
+
 void Stack::restore_failed(Active& active, Slot& target) {
   const Error error = active.restore->error();
   const bool cancelled = error.code == ErrorCode::cancelled;
@@ -468,6 +496,7 @@ void Stack::restore_failed(Active& active, Slot& target) {
   const ReadReason reason = error.code == ErrorCode::corrupt ? ReadReason::corrupt : ReadReason::io_error;
   const uint64_t key = active.plan.key;
   if (!from_disk && storage_failed) forget_disk_only_parts(active);
+  if (const auto damaged = active.restore->damaged()) distrust(*damaged);
   end_restore(active);
   unpin_source(active);
   active.step = Step::planning;

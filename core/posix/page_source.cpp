@@ -32,28 +32,25 @@ std::byte* map_plain(uint64_t bytes) {
   return mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
 }
 
-// True when every page is there. Kernels before 5.14 are told page by page.
-bool touch(std::byte* memory, uint64_t bytes) {
-  if (::madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return true;
-  if (errno != EINVAL) return false;
-  for (uint64_t at = 0; at < bytes; at += limits::kAlignment) {
-    volatile std::byte* const page = memory + at;
-    *page = std::byte{0};
-  }
-  return true;
-}
-
 }  // namespace
 
-Result<std::span<std::byte>> PosixPageSource::take(uint64_t bytes) {
+Result<std::span<std::byte>> PosixPageSource::reserve(uint64_t bytes) {
   const bool huge = bytes >= kHugePage;
   std::byte* const memory = huge ? map_aligned(bytes) : map_plain(bytes);
   if (memory == nullptr) return refused(bytes);
   if (huge) (void)::madvise(memory, bytes, MADV_HUGEPAGE);
-  if (touch(memory, bytes)) return std::span(memory, bytes);
-  const Error error = refused(bytes);
-  ::munmap(memory, bytes);
-  return error;
+  return std::span(memory, bytes);
+}
+
+// Kernels before 5.14 are told page by page.
+Status PosixPageSource::touch(std::span<std::byte> piece) {
+  if (::madvise(piece.data(), piece.size(), MADV_POPULATE_WRITE) == 0) return {};
+  if (errno != EINVAL) return refused(piece.size());
+  for (uint64_t at = 0; at < piece.size(); at += limits::kAlignment) {
+    volatile std::byte* const page = piece.data() + at;
+    *page = std::byte{0};
+  }
+  return {};
 }
 
 void PosixPageSource::give_back(std::span<std::byte> memory) { ::munmap(memory.data(), memory.size()); }

@@ -9,7 +9,8 @@ namespace strata {
 
 class PosixPageSource final : public PageSource {
  public:
-  Result<std::span<std::byte>> take(uint64_t bytes) override;
+  Result<std::span<std::byte>> reserve(uint64_t bytes) override;
+  Status touch(std::span<std::byte> piece) override;
   void give_back(std::span<std::byte> memory) override;
 };
 

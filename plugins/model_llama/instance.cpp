@@ -98,7 +98,7 @@ void Instance::choose_context() {
 uint64_t Instance::cache_bytes(uint32_t context_tokens) const {
   const StateLayout& layout = abilities_.layout;
   const uint64_t by_token = layout.has_blocks() ? layout.block.per_token : layout.whole.per_token;
-  const ContextShape shape = shape_of(options_, context_tokens, tokens_per_block_);
+  const ContextShape shape = shape_of(options_, abilities_, context_tokens, tokens_per_block_);
   return by_token * shape.cells + layout.side.base * shape.sequences;
 }
 
@@ -131,14 +131,14 @@ uint64_t Instance::checkpoint_limit() const {
 // that depend on how full it is.
 bool Instance::adds_up_alike() const {
   constexpr uint32_t kSharedCells = 512;
-  const bool shared =
-      options_.threads > 1 && shape_of(options_, context_, tokens_per_block_).cells >= kSharedCells;
+  const bool shared = options_.threads > 1 &&
+                      shape_of(options_, abilities_, context_, tokens_per_block_).cells >= kSharedCells;
   return abilities_.exact && !shared;
 }
 
 // A window's cache that is smaller than the whole goes round, and has another order then.
 bool Instance::keeps_order() const {
-  const ContextShape shape = shape_of(options_, context_, tokens_per_block_);
+  const ContextShape shape = shape_of(options_, abilities_, context_, tokens_per_block_);
   const auto window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(model_.get())));
   return window == 0 || window * shape.sequences + options_.pass_tokens >= shape.cells;
 }

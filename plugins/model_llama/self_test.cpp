@@ -112,7 +112,7 @@ void SelfTest::measure(StateAbilities& found, bool parts) {
 bool SelfTest::equal_after_blocks(const StateLayout& layout) {
   for (uint32_t first = 0; first < kPrompt; first += kBlock) {
     const uint32_t count = std::min(kBlock, kPrompt - first);
-    state_.import_block(layout, kStaging, first, count, count, blocks_[first / kBlock]);
+    state_.import_block(layout, kStaging, first, count, count, blocks_[first / kBlock], kSource);
   }
   if (layout.has_side()) state_.import_framed(kStaging, false, side_);
   state_.move(kStaging, kTarget);

@@ -106,7 +106,7 @@ void SequenceState::export_block(const StateLayout& layout, llama_seq_id from, u
 }
 
 void SequenceState::import_block(const StateLayout& layout, llama_seq_id into, uint32_t first, uint32_t count,
-                                 uint32_t used, std::span<const std::byte> from) {
+                                 uint32_t used, std::span<const std::byte> from, llama_seq_id rest) {
   const ScratchUse use(memory_);
   std::span<const std::byte> data = from;
   if (layout.has_side()) {
@@ -119,6 +119,9 @@ void SequenceState::import_block(const StateLayout& layout, llama_seq_id into, u
     raise(STRATA_CORRUPT, "llama.cpp refused the block of %u tokens at %u", count, first);
   llama_memory_seq_cp(memory_, kScratch, into, static_cast<llama_pos>(first),
                       static_cast<llama_pos>(first + used));
+  if (used < count)
+    llama_memory_seq_cp(memory_, kScratch, rest, static_cast<llama_pos>(first + used),
+                        static_cast<llama_pos>(first + count));
 }
 
 uint64_t SequenceState::export_framed(llama_seq_id from, uint32_t position, bool whole,

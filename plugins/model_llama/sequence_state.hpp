@@ -47,9 +47,9 @@ class SequenceState {
 
   void export_block(const StateLayout& layout, llama_seq_id from, uint32_t first, uint32_t count,
                     std::span<std::byte> to);
-  // Only the first `used` of the block's tokens are taken.
+  // Only the first `used` of the block's tokens are taken; the others go to `rest`.
   void import_block(const StateLayout& layout, llama_seq_id into, uint32_t first, uint32_t count,
-                    uint32_t used, std::span<const std::byte> from);
+                    uint32_t used, std::span<const std::byte> from, llama_seq_id rest);
 
   // The side part, or everything. Both return the bytes written, frame included.
   uint64_t export_framed(llama_seq_id from, uint32_t position, bool whole, std::span<std::byte> to);

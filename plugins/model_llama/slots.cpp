@@ -12,12 +12,22 @@ constexpr uint32_t kFewTokens = 1024;  // retired tokens that cost nothing worth
 
 unsigned long long wide(uint64_t value) { return value; }
 
+// Of cells that can be taken over one by one: a window's or a recurrent state's cannot.
+uint32_t regions_of(const Options& options, const StateAbilities& abilities) {
+  constexpr uint32_t kMostSequences = 256;  // of llama.cpp
+  if (!abilities.blocks || abilities.layout.has_side()) return 0;
+  const uint32_t others = 2 + options.slots + options.staged_imports;
+  return std::min(2 * (options.slots + options.staged_imports),
+                  kMostSequences - std::min(kMostSequences, others));
+}
+
 }  // namespace
 
-ContextShape shape_of(const Options& options, uint32_t context_tokens, uint32_t tokens_per_block) {
+ContextShape shape_of(const Options& options, const StateAbilities& abilities, uint32_t context_tokens,
+                      uint32_t tokens_per_block) {
   ContextShape shape;
   shape.cells = (options.slots + options.staged_imports) * context_tokens + tokens_per_block;
-  shape.sequences = 2 + options.slots + options.staged_imports;
+  shape.sequences = 2 + options.slots + options.staged_imports + regions_of(options, abilities);
   shape.outputs = shape.sequences;  // llama.cpp asks for no fewer
   return shape;
 }
@@ -31,8 +41,10 @@ Slots::Slots(const LoadedModel& model, const Options& options, StateAbilities ab
       window_(static_cast<uint32_t>(std::max(0, llama_model_n_swa(model.get())))),
       keeps_order_(abilities_.layout.has_blocks()),
       in_order_(in_order),
-      retired_sequence_(static_cast<llama_seq_id>(options.slots + options.staged_imports + 1)),
-      context_(make_context(model, options, shape_of(options, context_tokens, tokens_per_block))),
+      context_(make_context(model, options, shape_of(options, abilities_, context_tokens, tokens_per_block))),
+      retired_(llama_get_memory(context_.get()),
+               static_cast<llama_seq_id>(options.slots + options.staged_imports + 1),
+               regions_of(options, abilities_)),
       state_(context_.get()),
       lengths_(options.slots, 0),
       rows_(options.slots, -1) {
@@ -69,14 +81,7 @@ void Slots::check_item(std::span<const strata_batch_item> items, size_t index) c
 
 void Slots::decode(std::span<const strata_batch_item> items, const float** logits) {
   for (size_t i = 0; i < items.size(); ++i) check_item(items, i);
-  batch_.clear();
-  std::fill(rows_.begin(), rows_.end(), -1);
-  for (const strata_batch_item& item : items) {
-    for (uint32_t t = 0; t < item.token_count; ++t)
-      batch_.add(item.tokens[t], item.position + t, sequence(item.slot),
-                 item.want_logits != 0 && t + 1 == item.token_count);
-    if (item.want_logits != 0) rows_[static_cast<size_t>(item.slot)] = batch_.size() - 1;
-  }
+  fill_batch(items);
   if (const int32_t result = run_batch(); result != 0) {
     undo_decode(items);
     raise(result == 1 ? STRATA_EXHAUSTED : STRATA_INTERNAL, "llama.cpp cannot decode the batch (%d)", result);
@@ -88,32 +93,73 @@ void Slots::decode(std::span<const strata_batch_item> items, const float** logit
   }
 }
 
+// Who takes over cells comes first: the lowest free ones are those that were freed for it.
+void Slots::fill_batch(std::span<const strata_batch_item> items) {
+  batch_.clear();
+  std::fill(rows_.begin(), rows_.end(), -1);
+  const strata_batch_item* first = make_way(items);
+  if (first != nullptr) add_to_batch(*first);
+  for (const strata_batch_item& item : items)
+    if (&item != first) add_to_batch(item);
+}
+
+void Slots::add_to_batch(const strata_batch_item& item) {
+  for (uint32_t t = 0; t < item.token_count; ++t)
+    batch_.add(item.tokens[t], item.position + t, sequence(item.slot),
+               item.want_logits != 0 && t + 1 == item.token_count);
+  if (item.want_logits != 0) rows_[static_cast<size_t>(item.slot)] = batch_.size() - 1;
+}
+
+// One of a batch can take over cells: of two it is not known whose lie lower.
+const strata_batch_item* Slots::make_way(std::span<const strata_batch_item> items) {
+  for (const strata_batch_item& item : items)
+    if (length(item.slot) == 0) retired_.offer(sequence(item.slot), item.token_count);
+  tidy();
+  const strata_batch_item* first = nullptr;
+  for (const strata_batch_item& item : items) {
+    if (!retired_.owns(sequence(item.slot))) continue;
+    if (first == nullptr || item.token_count > first->token_count) first = &item;
+  }
+  if (first == nullptr) return nullptr;
+  for (const strata_batch_item& item : items)
+    if (&item != first) retired_.withdraw(sequence(item.slot));
+  retired_.make_way(sequence(first->slot), first->token_count);
+  return first;
+}
+
 int32_t Slots::run_batch() {
   const int32_t result = llama_decode(context_.get(), batch_.view());
-  if (result != 1 || retired_ == 0) return result;
+  if (result != 1 || retired_.tokens() == 0) return result;
   release_retired();  // no cells: nothing has changed, and now there are some
   return llama_decode(context_.get(), batch_.view());
+}
+
+uint32_t Slots::placed_tokens(const Import& import) const {
+  return import.placed == 0 ? 0 : (import.placed - 1) * tokens_per_block_ + import.held[import.placed - 1];
 }
 
 uint32_t Slots::living() const {
   uint32_t tokens = 0;
   for (const uint32_t length : lengths_) tokens += length;
-  for (const Import& import : imports_) tokens += import.placed * tokens_per_block_;
+  for (const Import& import : imports_) tokens += placed_tokens(import);
   return tokens;
 }
 
 void Slots::retire(llama_seq_id sequence, uint32_t first, uint32_t count) {
   if (!keeps_order_) return state_.remove(sequence);
-  llama_memory_t memory = llama_get_memory(context_.get());
-  llama_memory_seq_cp(memory, sequence, retired_sequence_, static_cast<llama_pos>(first), -1);
-  llama_memory_seq_rm(memory, sequence, static_cast<llama_pos>(first), -1);
-  retired_ += count;
-  if (retired_ > std::max(living(), kFewTokens)) release_retired();
+  retired_.retire(sequence, first, count);
+}
+
+// Before something grows: dead cells cost time with every token, laying anew costs it once.
+void Slots::tidy() {
+  const uint32_t lives = living();
+  const bool free_of_charge = lives == 0 && retired_.tokens() > 0;
+  if (gaps_ || free_of_charge || retired_.unwanted() > std::max(lives, kFewTokens)) release_retired();
 }
 
 void Slots::release_retired() {
-  state_.remove(retired_sequence_);
-  retired_ = 0;
+  retired_.release();
+  gaps_ = false;
   if (keeps_order_ && in_order_) lay_anew();
 }
 
@@ -142,6 +188,7 @@ void Slots::undo_decode(std::span<const strata_batch_item> items) {
     const llama_pos last = llama_memory_seq_pos_max(llama_get_memory(context_.get()), sequence(item.slot));
     if (!restored && last + 1 != static_cast<llama_pos>(item.position)) clear(item.slot);
   }
+  gaps_ = true;
 }
 
 void Slots::truncate(int32_t slot, uint32_t tokens) {
@@ -219,7 +266,9 @@ uint64_t Slots::begin(int32_t slot, const int32_t* tokens, uint32_t count) {
   import.held.resize(blocks);
   import.early.resize(blocks);
   free_staging_.pop_back();
+  if (!import.held.empty()) retired_.offer(import.staging, count);
   imports_.push_back(std::move(import));
+  tidy();
   return imports_.back().id;
 }
 
@@ -256,20 +305,30 @@ void Slots::add_block(uint64_t id, uint32_t stage, uint32_t first, uint32_t coun
 
 void Slots::place(Import& import, uint32_t block, uint32_t count, std::span<const std::byte> from) {
   const uint32_t first = block * tokens_per_block_;
-  if (block < import.placed)  // it comes again, and takes the earlier one's place
+  if (block < import.placed) {  // it comes again, and takes the earlier one's place
     llama_memory_seq_rm(llama_get_memory(context_.get()), import.staging, static_cast<llama_pos>(first),
                         static_cast<llama_pos>(first + tokens_per_block_));
-  import.held[block] = 0;
-  const uint32_t used = used_tokens(import, block, count);
-  try {
-    state_.import_block(abilities_.layout, import.staging, first, count, used, from);
-  } catch (const Failure&) {
-    if (retired_ == 0) throw;
-    release_retired();  // cells may be what was missing
-    state_.import_block(abilities_.layout, import.staging, first, count, used, from);
+    gaps_ = true;
+  } else {
+    retired_.make_way(import.staging, count);
   }
-  import.held[block] = used;
+  import.held[block] = 0;
+  try {
+    place_block(import, block, count, from);
+  } catch (const Failure&) {
+    release_retired();  // cells may be what was missing; and what was freed for the block is no gap then
+    place_block(import, block, count, from);
+  }
+  import.held[block] = used_tokens(import, block, count);
   import.placed = std::max(import.placed, block + 1);
+}
+
+void Slots::place_block(const Import& import, uint32_t block, uint32_t count,
+                        std::span<const std::byte> from) {
+  const uint32_t used = used_tokens(import, block, count);
+  state_.import_block(abilities_.layout, import.staging, block * tokens_per_block_, count, used, from,
+                      retired_.crumbs());
+  retired_.add_crumbs(count - used);
 }
 
 void Slots::place_early(Import& import) {
@@ -309,7 +368,7 @@ void Slots::place_checkpoint(const Import& import) {
   try {
     state_.import_framed(import.staging, !abilities_.blocks, import.checkpoint);
   } catch (const Failure&) {
-    if (retired_ == 0) throw;
+    if (retired_.tokens() == 0) throw;
     release_retired();
     state_.import_framed(import.staging, !abilities_.blocks, import.checkpoint);
   }
@@ -326,6 +385,7 @@ void Slots::commit(uint64_t id) {
   }
   clear(import.slot);
   state_.move(import.staging, sequence(import.slot));
+  retired_.hand_over(import.staging, sequence(import.slot));
   lengths_[static_cast<size_t>(import.slot)] = import.tokens;
   rows_[static_cast<size_t>(import.slot)] = -1;
   import.placed = 0;  // nothing is left in the staging sequence
@@ -335,7 +395,7 @@ void Slots::commit(uint64_t id) {
 void Slots::abort(uint64_t id) {
   const auto found = std::ranges::find(imports_, id, &Import::id);
   if (found == imports_.end()) return;
-  const uint32_t placed = found->placed * tokens_per_block_;
+  const uint32_t placed = placed_tokens(*found);
   found->placed = 0;
   retire(found->staging, 0, placed);
   free_staging_.push_back(found->staging);

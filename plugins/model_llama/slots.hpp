@@ -4,12 +4,11 @@
 // has room for every slot and every staged import at full context, so an import never needs the slot's own
 // cells. Copies are done when a call returns.
 //
-// Attention adds up in the order of cells, and llama.cpp gives the lowest free cells first: a cell that is
-// freed below a conversation's own would take its next token, and the sum would round otherwise than it did
-// before. So what a slot drops is kept as retired tokens, and given back together, when they are more than
-// what lives or when cells run out; then what lives is laid anew into the lowest cells, each
-// conversation in its order, where that makes sums equal. Borrows the model. Throws Failure; whatever throws
-// has changed no slot unless it says so. One thread at a time.
+// What lives keeps the order of its cells, because sums depend on it (plugins/model_llama/retired_cells.hpp).
+// What slots drop is taken over by the next that grows, or given back all together, when it is more than what
+// lives or when cells run out; then what lives is laid anew into the lowest cells, each conversation in its
+// order, where that makes sums equal. Borrows the model. Throws Failure; whatever throws has changed no slot
+// unless it says so. One thread at a time.
 #pragma once
 
 #include <span>
@@ -17,6 +16,7 @@
 
 #include "plugins/abi/strata_model.h"
 #include "plugins/model_llama/context.hpp"
+#include "plugins/model_llama/retired_cells.hpp"
 #include "plugins/model_llama/self_test.hpp"
 
 namespace strata::llama {
@@ -36,6 +36,9 @@ class Slots {
   [[nodiscard]] llama_context* context() const { return context_.get(); }
   // The row of the last decode that holds this slot's logits; -1: none.
   [[nodiscard]] int32_t logits_row(int32_t slot) const;
+
+  // Cells that are occupied and belong to no conversation.
+  [[nodiscard]] uint32_t retired_tokens() const { return retired_.tokens(); }
 
   // A failure after computing began empties the slots of the batch whose state cannot be cut back.
   void decode(std::span<const strata_batch_item> items, const float** logits);
@@ -72,13 +75,19 @@ class Slots {
   void check_item(std::span<const strata_batch_item> items, size_t index) const;
   void undo_decode(std::span<const strata_batch_item> items);
   [[nodiscard]] int32_t run_batch();
+  void fill_batch(std::span<const strata_batch_item> items);
+  void add_to_batch(const strata_batch_item& item);
+  [[nodiscard]] const strata_batch_item* make_way(std::span<const strata_batch_item> items);
   // Everything of a sequence, or its tokens from `first` on, which then are `count`.
   void retire(llama_seq_id sequence, uint32_t first, uint32_t count);
+  void tidy();
   void release_retired();
   void lay_anew();
   [[nodiscard]] uint32_t living() const;
+  [[nodiscard]] uint32_t placed_tokens(const Import& import) const;
   [[nodiscard]] uint32_t used_tokens(const Import& import, uint32_t block, uint32_t count) const;
   void place(Import& import, uint32_t block, uint32_t count, std::span<const std::byte> from);
+  void place_block(const Import& import, uint32_t block, uint32_t count, std::span<const std::byte> from);
   void place_early(Import& import);
   void place_checkpoint(const Import& import);
   void check_complete(const Import& import) const;
@@ -91,9 +100,9 @@ class Slots {
   uint32_t window_;
   bool keeps_order_;  // by retiring; a cache without cells by token has no order
   bool in_order_;
-  uint32_t retired_ = 0;
-  llama_seq_id retired_sequence_;
+  bool gaps_ = false;  // free cells may lie among those of what lives
   ContextHandle context_;
+  RetiredCells retired_;
   SequenceState state_;
   Batch batch_;
   std::vector<uint32_t> lengths_;
@@ -105,7 +114,7 @@ class Slots {
 
 // What a context of `options` needs: one cache for slots, staged imports and the part of a block beyond an
 // import's end.
-[[nodiscard]] ContextShape shape_of(const Options& options, uint32_t context_tokens,
-                                    uint32_t tokens_per_block);
+[[nodiscard]] ContextShape shape_of(const Options& options, const StateAbilities& abilities,
+                                    uint32_t context_tokens, uint32_t tokens_per_block);
 
 }  // namespace strata::llama

@@ -242,6 +242,25 @@ TEST_F(StackDiskMode, AFailedWriteLosesThatConversationAndNothingElse) {
 }
 
 // The wall clock jumped during the run: header and index of a streamed file say the same.
+// A slot goes on from what was read back; then the file is found damaged. What the slot holds is written
+// anew.
+TEST_F(StackDiskMode, DISK11_NothingIsParkedOntoACopyThatIsKnownToBeDamaged) {
+  StackWorld& world = make(disk_mode(64 << 20), 2);
+  const auto a = prompt_of(1, 440);
+  const Answer first = ask(a);
+  world.shutdown();
+  world.restart();
+  std::vector<Token> other(a.begin(), a.begin() + 320);
+  const auto own = prompt_of(2, 20);
+  other.insert(other.end(), own.begin(), own.end());
+  const Answer branched = expect_reused(320, Tier::disk, other);
+  world.files().flip_byte(file(".sess"), 4096 + 5);  // the first block, which both have
+  EXPECT_EQ(to_string(ask(next_prompt(a, first, 3, 20)).placement.cause), "corrupt");
+  world.shutdown();
+  world.restart();
+  expect_reused(static_cast<uint32_t>(other.size()) + 4, Tier::disk, next_prompt(other, branched, 5, 9));
+}
+
 TEST_F(StackDiskMode, StoredTimesAreThoseOfTheWallClock) {
   StackWorld& world = make(disk_mode(64 << 20));
   world.clock().set_wall(world.clock().wall_ns() + 24 * 60 * kMinuteNs);

@@ -166,6 +166,28 @@ TEST_F(StackRam, RAM3_NinetyFivePercentInCommonNeverMix) {
 }
 
 // B-8: one tenant's prompt is not found through another's.
+// What a slot holds and is stored too makes room in the model before the next is restored there; when that restore
+// fails it is still stored.
+TEST_F(StackRam, RAM3_AStoredConversationLeavesTheSlotBeforeARestore) {
+  StackWorldOptions options;
+  options.slots = 1;
+  options.tiers = ram_tier(8 << 20);
+  StackWorld& world = make(options);
+  const auto a = prompt_of(1, 300);
+  const auto b = prompt_of(2, 200);
+  const Answer first = ask(a);
+  const Answer second = ask(b);
+  const uint64_t before = world.faulty_model().calls(ModelCall::clear);
+  const auto a_again = next_prompt(a, first, 3, 10);
+  const Answer third = expect_reused(304, Tier::ram, a_again);
+  EXPECT_EQ(world.faulty_model().calls(ModelCall::clear) - before, 1u) << "b left before a came";
+  world.faulty_model().set_fault({ModelCall::import_block, 1});
+  EXPECT_EQ(ask(next_prompt(b, second, 4, 10)).placement.reused_tokens, 0u);
+  EXPECT_EQ(world.faulty_model().injected(), 1u);
+  world.faulty_model().set_fault({});
+  expect_reused(318, Tier::ram, next_prompt(a_again, third, 5, 10));
+}
+
 TEST_F(StackRam, RAM3_SaltsNeverMix) {
   StackWorld& world = make(ram_and_disk(8 << 20, 64 << 20));
   TierRequest one, two;

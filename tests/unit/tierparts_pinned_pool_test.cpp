@@ -269,11 +269,11 @@ TEST(PinnedPool, RAM1_ItGrowsAheadUpToTheBudgetAndNoFurther) {
   CountingPages pages;
   PinnedPool pool(device, log, 40 * kMiB, {&pages, nullptr});
   EXPECT_FALSE(pool.grow_ahead(kMiB)) << "small ones are not made ahead";
-  EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
-  EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
+  for (int step = 0; step < 2 * 8; ++step) EXPECT_TRUE(pool.grow_ahead(16 * kMiB)) << "step " << step;
   EXPECT_FALSE(pool.grow_ahead(16 * kMiB));
   EXPECT_EQ(pool.allocated_bytes(), 32 * kMiB);
   EXPECT_EQ(pool.in_use_bytes(), 0u);
+  EXPECT_EQ(pages.largest_touch, 2 * kMiB) << "a request that comes meanwhile waits for no more";
   ASSERT_TRUE(pool.allocate(16 * kMiB).ok());
   EXPECT_EQ(pages.taken_bytes, 32 * kMiB) << "a kept one was used";
   pages.empty = true;
@@ -282,6 +282,30 @@ TEST(PinnedPool, RAM1_ItGrowsAheadUpToTheBudgetAndNoFurther) {
   EXPECT_EQ(pool.allocate(16 * kMiB).error().code, ErrorCode::exhausted);
   PinnedPool plain(device, log, 40 * kMiB);
   EXPECT_FALSE(plain.grow_ahead(16 * kMiB)) << "without a page source nothing is touched ahead";
+}
+
+TEST(PinnedPool, RAM1_WhatGrowsAheadGivesWayAndIsCounted) {
+  RegisteringDevice device;
+  CountingLog log;
+  CountingPages pages;
+  {
+    PinnedPool pool(device, log, 40 * kMiB, {&pages, nullptr});
+    for (int step = 0; step < 3; ++step) EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
+    EXPECT_EQ(pool.allocated_bytes(), 16 * kMiB) << "also before it is done";
+    EXPECT_TRUE(pool.grow_ahead(8 * kMiB)) << "another size begins anew";
+    EXPECT_EQ(pool.allocated_bytes(), 8 * kMiB);
+    ASSERT_TRUE(pool.allocate(40 * kMiB).ok());
+    EXPECT_EQ(pool.allocated_bytes(), 40 * kMiB) << "the room was needed";
+    pool.trim(40 * kMiB);
+    EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
+    pages.untouchable = true;
+    EXPECT_FALSE(pool.grow_ahead(16 * kMiB));
+    EXPECT_EQ(pool.allocated_bytes(), 0u) << "what cannot be touched goes back";
+    EXPECT_EQ(pool.allocate(16 * kMiB).error().code, ErrorCode::exhausted);
+    pages.untouchable = false;
+    EXPECT_TRUE(pool.grow_ahead(16 * kMiB));
+  }
+  EXPECT_EQ(pages.taken_bytes, 0u);
 }
 
 TEST(PinnedPool, AnAbsurdSizeIsRefused) {
