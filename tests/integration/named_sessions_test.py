@@ -324,6 +324,21 @@ class NamedSessionsBesideTheTiers(harness.StrataTest):
         self.assertEqual(os.listdir(folder), ["first"])
         self.assertNotIn("first", os.listdir(disk))
 
+    def test_what_export_writes_is_restored(self):
+        folder, disk = self.folder(), self.folder()
+        conversation = harness.Conversation("exported", size=900)
+        with harness.strata_process.Server(harness.BINARY, [*self.model, *harness.cache_options(disk)]) as server:
+            self.compare(server, self.uncached, conversation)
+        index, = harness.files_in(disk, ".idx")
+        status, out, err = self.run_strata("sessions", "export", disk, index[5:-4], os.path.join(folder, "exported"))
+        self.assertEqual(status, 0, out + err)
+        server = self.server(self.model, ["--conversation-cache-mib", 0, "--slot-save-path", folder,
+                                          "--conversation-cache-min-free-mib", 64])
+        restored = server.json("POST", "/slots/1?action=restore", {"filename": "exported"})
+        answer = self.compare(server, self.uncached, conversation, id_slot=1)
+        self.assertGreaterEqual(answer.reused, restored["n_usable"] - 1, answer.timings)
+        self.assertGreater(answer.reused, 0)
+
     def test_in_the_folder_of_the_disk_tier(self):
         """The tier neither takes it in nor removes it, at the end and at the next start."""
         disk = self.folder()
