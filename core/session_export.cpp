@@ -11,6 +11,7 @@
 #include "core/folder_check.hpp"
 #include "core/limits.hpp"
 #include "core/stored_file.hpp"
+#include "core/temporary_file.hpp"
 
 namespace strata {
 
@@ -18,11 +19,6 @@ namespace {
 
 constexpr size_t kPieceBytes = 4 * limits::kMiB;
 constexpr int kTries = 3;  // at a conversation that a server replaces while it is being copied
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
-}
 
 // Names that a conversation folder uses itself: a saved session of such a name would be taken for its own.
 bool is_reserved(const std::string& name) {
@@ -33,50 +29,14 @@ bool is_reserved(const std::string& name) {
          name.ends_with(".idx") || name.ends_with(".idx.bad");  // read as an index, whoever's it is
 }
 
-// Written under a hidden name; removed unless it was published.
-class TemporaryFile {
- public:
-  TemporaryFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    close();
-    if (created_) (void)files_.unlink(path_);
-  }
-
-  Status create(uint64_t length) {
-    STRATA_ASSIGN(handle_, files_.open(path_, OpenMode::create_exclusive, Caching::buffered));
-    created_ = true;
-    const Status allocated =
-        files_.allocate(handle_, 0, length);  // a full disk is known before anything is copied
-    if (!allocated && allocated.error().code != ErrorCode::unsupported) return allocated;
-    return {};
-  }
-  Status write(std::span<const std::byte> bytes, uint64_t offset) {
-    return files_.write_at(handle_, bytes, offset);
-  }
-
-  Status publish(const std::string& target) {
-    STRATA_TRY(files_.sync_data(handle_));
-    close();
-    STRATA_TRY(files_.rename(path_, target));
-    created_ = false;
-    const Status synced = files_.sync_directory(folder_of(target));
-    if (!synced && synced.error().code != ErrorCode::unsupported)
-      return with_context(synced.error(), target + " is written, but may not outlive a power loss");
-    return {};
-  }
-
- private:
-  void close() {
-    if (handle_) files_.close(handle_);
-    handle_ = {};
-  }
-  FileSystem& files_;
-  std::string path_;
-  FileHandle handle_;
-  bool created_ = false;
-};
+Status publish(FileSystem& files, TemporaryFile& written, const std::string& target) {
+  STRATA_TRY(written.sync());
+  STRATA_TRY(written.rename_to(target));
+  const Status synced = files.sync_directory(folder_of(target));
+  if (!synced && synced.error().code != ErrorCode::unsupported)
+    return with_context(synced.error(), target + " is written, but may not outlive a power loss");
+  return {};
+}
 
 class Copy {
  public:
@@ -163,7 +123,7 @@ Result<ExportReport> export_once(FileSystem& files, Random& random, const Export
   TemporaryFile to(files, fmt::format("{}/.strata-{:016x}.tmp", folder_of(request.target), random.next()));
   STRATA_ASSIGN(const ExportReport report, Copy(files, request, stored, progress).write(to));
   STRATA_TRY(check_export_target(files, request.target, request.force));  // it took a while
-  STRATA_TRY(to.publish(request.target));
+  STRATA_TRY(publish(files, to, request.target));
   return report;
 }
 

@@ -317,8 +317,11 @@ void Stack::continue_in_place(Active& active, Slot& target) {
 // --- restore
 
 size_t Stack::open_restores() const {
+  const bool by_name =
+      session_ && session_->restore && session_->restore->state() == NamedRestore::State::moving;
   return static_cast<size_t>(std::count_if(active_.begin(), active_.end(),
-                                           [](const Active& active) { return active.restore != nullptr; }));
+                                           [](const Active& active) { return active.restore != nullptr; })) +
+         (by_name ? 1 : 0);
 }
 
 // What the slot holds is stored elsewhere, or wanted by nobody: the model can use its room for what comes,

@@ -125,6 +125,22 @@ bool RamTier::grow_ahead(uint64_t part_bytes) {
   return missing.ok() && *missing == 0 && pool_.grow_ahead(part_bytes);
 }
 
+bool RamTier::evict_one(Evict which) {
+  for (const Entry& entry : lru_) {
+    const bool clean = target_ != nullptr && target_->spill_state(*entry.image) == SpillState::clean;
+    if (!droppable(entry, true) || (which == Evict::stored && !clean)) continue;
+    if (target_ != nullptr && !clean) target_->cancel_spill(*entry.image);
+    drop(entry.key, clean ? Drop::evicted_clean : Drop::evicted_lost);
+    return true;
+  }
+  return false;
+}
+
+bool RamTier::has_one_user(const Part& part) const {
+  const auto at = users_.find(&part);
+  return at != users_.end() && at->second == 1;
+}
+
 void RamTier::spill_ahead() {
   if (target_ == nullptr || !on()) return;
   const uint64_t quarter = options_.budget_bytes / 4;

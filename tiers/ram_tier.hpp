@@ -82,6 +82,11 @@ class RamTier {
   void spill_ahead();
   // Everything that is not on disk goes to the spill target (shutdown).
   void spill_all();
+  // Lets the oldest image go that nobody uses now: one that is on the disk, or any. False: there is none.
+  enum class Evict : uint8_t { stored, any };
+  bool evict_one(Evict which);
+  // Only one image or slot has this part.
+  [[nodiscard]] bool has_one_user(const Part& part) const;
   // Slots' blocks that no image uses: their bytes are in the slot, so the copies can go when nothing else is
   // left.
   void set_slot_copies(std::function<void(std::vector<PartRef>&)> list) {

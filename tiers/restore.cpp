@@ -14,6 +14,7 @@ constexpr size_t kPartsPerStep = 64;
 }
 
 Restore::Restore(const Ports& ports, Request request) : ports_(ports), request_(std::move(request)) {
+  open_files_ = std::move(request_.opened);
   items_.reserve(request_.parts.size());
   for (size_t i = 0; i < request_.parts.size(); ++i) {
     auto item = std::make_shared<Item>();
@@ -90,7 +91,7 @@ void Restore::begin() {
       request_.slot, std::span<const Token>(request_.image->tokens).first(request_.tokens));
   if (!begun.ok()) return fail(begun.error());
   import_ = *begun;
-  begun_ = true;
+  begun_ = import_began_ = true;
 }
 
 void Restore::start_items() {
@@ -194,16 +195,11 @@ void Restore::import(Item& item) {
     }
     if (item.kept && !item.part->ram) item.part->ram = item.buffer;
   }
-  const bool empty = !part.is_block() && ports_.model.info().checkpoint_bytes[part.stage] == 0;
-  const Status queued =
-      empty ? Status()
-      : part.is_block()
-          ? ports_.model.import_block(import_, part.stage, part.first, part.count, payload(item),
-                                      ports_.stream)
-          : ports_.model.import_checkpoint(import_, part.stage, part.first, payload(item), ports_.stream);
+  const Status queued = queue_import(item);
   item.step = Item::Step::importing;
   ++imported_;
   restored_bytes_ += part.bytes;
+  request_.on_moved(part.bytes);
   if (!queued.ok()) return fail(queued.error());
   if (!item.from_disk || item.kept) return;
   auto event = ports_.device.create_event();
@@ -213,6 +209,17 @@ void Restore::import(Item& item) {
     return fail(recorded.error());
   }
   item.event = *event;
+}
+
+Status Restore::queue_import(const Item& item) {
+  const Part& part = *item.part;
+  if (part.is_block()) {
+    return ports_.model.import_block(import_, part.stage, part.first, part.count, payload(item),
+                                     ports_.stream);
+  }
+  const bool empty = ports_.model.info().checkpoint_bytes[part.stage] == 0;
+  if (empty || part.first != request_.tokens) return {};
+  return ports_.model.import_checkpoint(import_, part.stage, part.first, payload(item), ports_.stream);
 }
 
 // Streamed buffers go back as soon as their copy is done, so that the window moves on.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -43,11 +44,16 @@ class Restore {
   struct Request {
     SlotId slot = 0;
     ImageRef image;
-    uint32_t tokens = 0;         // how many of the image's tokens
-    std::vector<PartRef> parts;  // all that are needed, in any order
+    uint32_t tokens = 0;  // how many of the image's tokens
+    // All that are needed, in any order. A checkpoint elsewhere than at the end of `tokens` is kept, not
+    // imported.
+    std::vector<PartRef> parts;
     // Buffers of the parts in `keep_into` become their RAM copies: same order as parts, null entries stream.
     std::vector<HostBufferRef> keep_into;
-    std::string folder;                 // where the session files are
+    // Files of the folder that are open already; the restore closes them.
+    std::map<ConversationId, FileHandle> opened;
+    std::function<void(uint64_t bytes)> on_moved = [](uint64_t) {};  // after each part
+    std::string folder;                                              // where the session files are
     uint64_t patience_ns = UINT64_MAX;  // a disk that answers no read for so long is not waited for
   };
   enum class State : uint8_t { running, done, failed };
@@ -64,6 +70,8 @@ class Restore {
   [[nodiscard]] const Error& error() const { return error_; }
   // The stored bytes were at fault: they could not be read or did not match their digest.
   [[nodiscard]] bool storage_failed() const { return storage_failed_; }
+  // The model was asked to take something: without staged imports the slot is not what it was.
+  [[nodiscard]] bool import_began() const { return import_began_; }
   // What did not match its digest.
   [[nodiscard]] const std::optional<Extent>& damaged() const { return damaged_; }
   [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
@@ -88,6 +96,7 @@ class Restore {
   void start_read(Item& item);
   void import_ready();
   void import(Item& item);
+  Status queue_import(const Item& item);
   void retire_streamed();
   void finish();
   void fail(Error error);
@@ -109,6 +118,7 @@ class Restore {
   size_t imported_ = 0;
   uint64_t import_ = 0;
   bool begun_ = false;
+  bool import_began_ = false;
   bool failing_ = false;
   bool storage_failed_ = false;
   std::optional<Extent> damaged_;

@@ -25,6 +25,7 @@ struct Slot {
   std::vector<uint32_t> due;        // checkpoint positions still ahead, ascending
   std::optional<uint64_t> request;  // who has it; none: idle
   bool placing = false;             // for that request: what the slot holds goes away
+  bool reserved = false;            // by a session action that waits for it or has it
   bool one_shot = false;            // its state is not worth parking
   bool unwritten = false;           // changed since it was last parked, or since that was tried
   uint64_t unwritten_since_ns = 0;  // monotonic
@@ -32,7 +33,7 @@ struct Slot {
   uint32_t copies_out = 0;          // transfers that read from it now
 
   [[nodiscard]] uint32_t length() const { return static_cast<uint32_t>(tokens.size()); }
-  [[nodiscard]] bool idle() const { return !request && copies_out == 0; }
+  [[nodiscard]] bool idle() const { return !request && !reserved && copies_out == 0; }
   [[nodiscard]] bool empty() const { return tokens.empty(); }
   [[nodiscard]] TokenSpan span() const { return {tokens, media}; }
 };

@@ -21,12 +21,13 @@ Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity&
     : options_(options),
       clock_(ports.clock),
       ports_{ports.model,   ports.device, clock_,       ports.memory, ports.random, ports.log,
-             ports.metrics, ports.files,  ports.reader, ports.writer, ports.pages},
+             ports.metrics, ports.files,  ports.reader, ports.writer, ports.pages,  ports.worker},
       identity_(identity),
       model_(ports.model.info()),
       unsettled_(ports.device) {}
 
 Stack::~Stack() {
+  session_.reset();
   active_.clear();
   lingering_.clear();
   checkpoints_.clear();
@@ -82,19 +83,24 @@ Status Stack::start() {
     }
   });
   if (!options_.disk_folder.empty()) STRATA_TRY(open_disk(identity_));
+  if (!reader_ && ports_.reader != nullptr) reader_ = std::make_unique<DiskReader>(*ports_.reader);
+  session_pool_ = std::make_unique<PinnedPool>(ports_.device, ports_.log, window_bytes());
   return {};
+}
+
+// Of the buffers that a conversation passes through on its way between a slot and a file.
+uint64_t Stack::window_bytes() const {
+  uint64_t window = limits::kParkDepth * PinnedPool::class_bytes(largest_block_bytes());
+  for (const uint64_t bytes : model_.checkpoint_bytes)
+    window = std::max(window, PinnedPool::class_bytes(bytes));
+  return window;
 }
 
 // Disk mode: of the buffers that a park passes through, and of checkpoints that wait to be parked.
 uint64_t Stack::working_bytes() {
-  uint64_t largest_checkpoint = 0;
   uint64_t checkpoints = 0;
-  for (const uint64_t bytes : model_.checkpoint_bytes) {
-    largest_checkpoint = std::max(largest_checkpoint, PinnedPool::class_bytes(bytes));
-    checkpoints += PinnedPool::class_bytes(bytes);
-  }
-  window_bytes_ = limits::kParkDepth * PinnedPool::class_bytes(largest_block_bytes());
-  window_bytes_ = std::max(window_bytes_, largest_checkpoint);
+  for (const uint64_t bytes : model_.checkpoint_bytes) checkpoints += PinnedPool::class_bytes(bytes);
+  window_bytes_ = window_bytes();
   const uint64_t positions = model_.needs_checkpoints ? uint64_t{options_.checkpoints_max} + 1 : 0;
   return window_bytes_ + positions * checkpoints;
 }
@@ -265,6 +271,7 @@ bool Stack::step() {
   unsettled_.step();
   std::erase_if(lingering_, [](const auto& restore) { return !restore->lingers(); });
   step_checkpoints();
+  step_session();
   for (auto active = active_.begin(); active != active_.end();) {
     advance(*active);
     const bool moving = active->step != Step::planning && active->step != Step::settled;
@@ -284,7 +291,8 @@ bool Stack::step() {
     ram_->spill_ahead();
     step_write_policy();
   }
-  busy |= background_ != nullptr;
+  busy |=
+      background_ != nullptr || (session_running() && session_->view.state == SessionView::State::running);
   if (disk_) {
     const bool reading = std::any_of(active_.begin(), active_.end(), [](const Active& active) {
       return active.restore && active.restore->reads_disk();
@@ -442,6 +450,7 @@ void Stack::reset(Slot& target) {
   Slot fresh;
   fresh.id = target.id;
   fresh.request = target.request;
+  fresh.reserved = target.reserved;
   fresh.placing = target.placing;
   fresh.last_used_ns = target.last_used_ns;
   target = std::move(fresh);

@@ -1,6 +1,6 @@
-// The implementation of TierStack, over four files: stack.cpp (life, requests, slots, status), placing.cpp
+// The implementation of TierStack, over five files: stack.cpp (life, requests, slots, status), placing.cpp
 // (plan → slot → park → restore), parking.cpp (parks, checkpoints), writing_out.cpp (write policies,
-// shutdown). Private to tiers/.
+// shutdown), session_actions.cpp (sessions saved by name). Private to tiers/.
 #pragma once
 
 #include <list>
@@ -14,6 +14,8 @@
 #include "tiers/copy_out.hpp"
 #include "tiers/cost_model.hpp"
 #include "tiers/disk_tier.hpp"
+#include "tiers/named_restore.hpp"
+#include "tiers/named_save.hpp"
 #include "tiers/pinned_pool.hpp"
 #include "tiers/planner.hpp"
 #include "tiers/prefix_index.hpp"
@@ -46,6 +48,11 @@ class Stack final : public TierStack {
   TierStatus status() const override;
   std::vector<StoredConversation> conversations() const override;
   Result<uint32_t> erase(SlotId slot) override;
+  Status begin_session(SessionRequest request) override;
+  const SessionView* session() const override { return session_ ? &session_->view : nullptr; }
+  std::vector<uint64_t> take_session_progress() override;
+  void cancel_session() override;
+  void end_session() override;
   Status forget(ConversationId id) override;
   Status pin(ConversationId id, bool pinned) override;
   void begin_shutdown() override;
@@ -94,6 +101,20 @@ class Stack final : public TierStack {
     bool reading = false;  // the pinned source, from the disk
   };
   using ActiveList = std::list<Active>;
+  // A session action under way.
+  struct SessionAction {
+    SessionRequest request;
+    SessionView view;
+    std::set<RequestId> before;  // came earlier, and may still take the slot
+    uint64_t started_ns = 0;
+    uint64_t moved = 0;
+    bool cancelled = false;
+    std::unique_ptr<NamedSave> save;
+    std::unique_ptr<NamedRestore> restore;
+    std::unique_ptr<Parking> parking;  // of what the slot holds before a restore
+    bool parked = false;               // or need not be, or cannot
+    std::vector<PartRef> held;         // of a save
+  };
 
   // --- placing.cpp
   void advance(Active& active);
@@ -173,6 +194,35 @@ class Stack final : public TierStack {
   void step_shutdown();
   bool park_idle_slots();
 
+  // --- session_actions.cpp
+  void step_session();
+  [[nodiscard]] bool session_running() const;
+  bool slot_is_next(Slot& target);
+  void start_session(Slot& target);
+  void start_save(Slot& from);
+  ImageRef image_to_save(const Slot& from);
+  void step_save(Slot& from);
+  void start_named_restore();
+  void step_named_restore(Slot& target);
+  void verify_saved();
+  void park_before_restore(Slot& target);
+  void move_saved(Slot& target);
+  std::vector<HostBufferRef> buffers_for_checkpoints(const Image& image);
+  void adopt_restored(Slot& target);
+  void named_restore_failed(Slot& target);
+  [[nodiscard]] uint32_t usable_tokens(const Slot& target) const;
+  [[nodiscard]] bool state_can_be_kept() const;
+  [[nodiscard]] std::optional<std::string> session_memory_missing(uint64_t bytes);
+  bool free_for_save(uint64_t bytes, std::string& why);
+  bool reclaim_one();
+  bool drop_slot_copies();
+  bool drop_last_checkpoint();
+  void session_done();
+  void session_failed(const Error& error);
+  void session_failed(SessionFault fault, std::string reason);
+  void session_over(SessionView::State state);
+  std::function<void(uint64_t)> session_moved();
+
   // --- stack.cpp
   Active* find(RequestId id);
   [[nodiscard]] const Active* find(RequestId id) const;
@@ -180,6 +230,7 @@ class Stack final : public TierStack {
   DiskTier::Listener disk_listener();
   Status open_disk(const Identity& identity);
   [[nodiscard]] uint64_t working_bytes();
+  [[nodiscard]] uint64_t window_bytes() const;
   void remember(const Image& image, ReadReason reason);
   ConversationId new_conversation();
   void publish_gauges();
@@ -209,7 +260,9 @@ class Stack final : public TierStack {
   ActiveList active_;
   std::vector<std::unique_ptr<Restore>> lingering_;  // ended; their reads have not
   std::list<CheckpointCopy> checkpoints_;
-  std::unique_ptr<Parking> background_;   // of an idle slot: by the write policy, or at shutdown
+  std::unique_ptr<Parking> background_;       // of an idle slot: by the write policy, or at shutdown
+  std::unique_ptr<PinnedPool> session_pool_;  // what saved sessions pass through
+  std::optional<SessionAction> session_;
   std::optional<uint64_t> spill_due_ns_;  // something was parked, first then, and is not handed to the disk
   uint64_t last_active_ns_ = 0;
   DeviceStream out_stream_, in_stream_;

@@ -37,6 +37,7 @@
 namespace strata {
 
 class WriteQueue;  // tiers/disk_writer.hpp
+class Worker;      // core/worker.hpp
 
 enum class ForeignFiles : uint8_t { remove, keep };
 
@@ -69,6 +70,9 @@ struct TierOptions {
   // 0.
   bool disk_mode = false;
   ForeignFiles foreign = ForeignFiles::remove;
+  // Sessions saved by name
+  uint64_t session_min_free_bytes = 4096 * limits::kMiB;  // on the file system; 0: not checked
+  bool session_save_reclaim = false;                      // a save may free RAM it needs (RAM-7)
 };
 
 struct TierPorts {
@@ -79,10 +83,12 @@ struct TierPorts {
   Random& random;
   Log& log;
   Metrics& metrics;
-  FileSystem* files = nullptr;  // the three are needed with a disk folder
+  // The three are needed with a disk folder; saved sessions need files, restoring one a reader as well.
+  FileSystem* files = nullptr;
   IoQueue* reader = nullptr;
   WriteQueue* writer = nullptr;
   PageSource* pages = nullptr;  // null: large buffers come from the allocator
+  Worker* worker = nullptr;     // null: files of saved sessions are read and written by step() itself
 };
 
 using RequestId = uint64_t;
@@ -155,6 +161,33 @@ struct DrainProgress {
   bool finished = false;
 };
 
+// Sessions saved by name (SES-1 to SES-7): one action at a time.
+struct SessionRequest {
+  enum class Kind : uint8_t { save, restore, erase } kind = Kind::save;
+  SlotId slot = 0;
+  std::string path;  // of the file
+};
+
+enum class SessionFault : uint8_t { invalid, storage, memory, io };  // SES-4
+[[nodiscard]] const char* to_string(SessionFault fault);
+[[nodiscard]] const char* to_string(SessionRequest::Kind kind);
+
+struct SessionView {
+  enum class State : uint8_t { waiting, running, done, failed, fatal } state = State::waiting;
+  enum class Phase : uint8_t { moving, validate, flush, publish } phase = Phase::moving;
+  std::optional<uint64_t> total_bytes;  // to be moved; once it is known
+  std::vector<uint64_t> moved_bytes;    // so far, after each block since take_session_progress()
+  // Once it is done
+  uint32_t tokens = 0;
+  uint32_t usable_tokens = 0;  // restore: that a request which goes on from there reuses
+  uint64_t file_bytes = 0;     // from the phases that need it on
+  uint64_t duration_ns = 0;    // from when it had its slot
+  // When it failed; fatal: the slot is lost, and what the model holds there is not known
+  SessionFault fault = SessionFault::io;
+  bool published = false;  // save: the file has its name all the same
+  std::string reason;
+};
+
 class TierStack {
  public:
   // With a disk folder: takes its lock and takes conversations in. Errors: unavailable (folder in use by
@@ -191,6 +224,14 @@ class TierStack {
   // Empties an idle slot without parking it; returns how many tokens it held. not_found, unavailable while in
   // use.
   virtual Result<uint32_t> erase(SlotId slot) = 0;
+  // Saves, restores or erases a slot, by the steps that follow; waits for the request that has the slot and
+  // for those that were admitted earlier and may take it, and goes before later ones. invalid: unknown slot;
+  // unavailable: one is under way.
+  virtual Status begin_session(SessionRequest request) = 0;
+  [[nodiscard]] virtual const SessionView* session() const = 0;  // null: none
+  virtual std::vector<uint64_t> take_session_progress() = 0;
+  virtual void cancel_session() = 0;             // ends in failed, or done if it is too late
+  virtual void end_session() = 0;                // after done, failed or fatal
   virtual Status forget(ConversationId id) = 0;  // all tiers; not_found, unavailable while in use
   virtual Status pin(ConversationId id, bool pinned) = 0;
 

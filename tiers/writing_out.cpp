@@ -64,6 +64,7 @@ void Stack::let_background_go(SlotId id) {
 void Stack::begin_shutdown() {
   if (shutting_down_) return;
   shutting_down_ = true;
+  cancel_session();
   if (disk_) {
     disk_->remember_uses();
     disk_->stop_compacting();
@@ -76,7 +77,7 @@ void Stack::begin_shutdown() {
 }
 
 void Stack::step_shutdown() {
-  if (!disk_ || !active_.empty()) return;
+  if (!disk_ || !active_.empty() || session_running()) return;
   if (!options_.disk_persist) {
     step_background();
     disk_->remove_all();
@@ -113,7 +114,7 @@ DrainProgress Stack::drain_progress() const {
   DrainProgress progress;
   if (!shutting_down_) return progress;
   if (!disk_) {
-    progress.finished = active_.empty();
+    progress.finished = active_.empty() && !session_running();
     return progress;
   }
   progress.done_bytes = disk_->done_bytes() - shutdown_base_bytes_;
@@ -121,7 +122,8 @@ DrainProgress Stack::drain_progress() const {
   progress.conversations = static_cast<uint32_t>(disk_->published_count() - shutdown_base_count_);
   const bool parked = !options_.disk_persist || shutdown_parked_;
   const bool removed = options_.disk_persist || disk_->entries().empty();
-  progress.finished = active_.empty() && parked && removed && !background_ && disk_->settled();
+  progress.finished =
+      active_.empty() && !session_running() && parked && removed && !background_ && disk_->settled();
   return progress;
 }
 

@@ -63,7 +63,7 @@ int fail_to_start(EventWriter& output, const Error& error) {
   return 1;
 }
 
-void serve_session(EngineHost& host, InputMailbox& mailbox, EventWriter& output, Log& log, int signals) {
+bool serve_session(EngineHost& host, InputMailbox& mailbox, EventWriter& output, Log& log, int signals) {
   output.emit(host.info(release()));
   output.emit(lines::Ready{host.model().info().context_tokens, host.model().info().slots});
   output.flush();
@@ -79,7 +79,7 @@ void serve_session(EngineHost& host, InputMailbox& mailbox, EventWriter& output,
   SessionLoop loop({engine, host.tiers(), host.clock(), log, host.metrics(), output, mailbox,
                     host.model().info().context_tokens,
                     [&watchdog](bool open_requests) { watchdog.beat(open_requests); }});
-  loop.run();
+  return loop.run();
 }
 
 int run_engine(const Settings& settings) {
@@ -94,8 +94,7 @@ int run_engine(const Settings& settings) {
     if (!settings.only_command_line) (*log)->write(LogLevel::error, "strata: " + host.error().message);
     return fail_to_start(output, host.error());
   }
-  serve_session(**host, mailbox, output, **log, signals);
-  return 0;
+  return serve_session(**host, mailbox, output, **log, signals) ? 0 : 1;
 }
 
 }  // namespace

@@ -177,6 +177,14 @@ void add_disk_mode(CLI::App& command, DiskSettings& disk) {
     mode->excludes(command.get_option(other));
 }
 
+void add_sessions(CLI::App& command, SessionSettings& sessions) {
+  Group group(command, "Sessions saved by name");
+  group.number("--session-min-free-mib", sessions.min_free_mib, "MIB", 0, kMaxMib,
+               "space that a save leaves free on the file system; 0: not checked");
+  group.flag("--session-save-reclaim", sessions.save_reclaim,
+             "a save that lacks RAM frees parked copies and conversations instead of failing");
+}
+
 void add_plugins(CLI::App& command, PluginSettings& plugins) {
   Group group(command, "Plugins");
   group.repeated("--plugin", plugins.files, "FILE", "load this plugin; an absolute path (repeatable)");
@@ -216,6 +224,7 @@ void add_engine_options(CLI::App& command, Settings& settings, RamDefault ram_de
   add_ram(command, settings.ram, ram_default);
   add_disk(command, settings.disk);
   add_disk_mode(command, settings.disk);
+  add_sessions(command, settings.sessions);
   add_plugins(command, settings.plugins);
   add_log(command, settings.log);
 }

@@ -148,6 +148,8 @@ std::vector<std::string> engine_arguments(const Settings& settings) {
   list.add("--prompt-cache-every", settings.ram.checkpoint_every_tokens);
   list.add("--prompt-cache-spread", settings.ram.checkpoint_spread);
   add_disk(list, settings);
+  list.add("--session-min-free-mib", settings.sessions.min_free_mib);
+  if (settings.sessions.save_reclaim) list.add_flag("--session-save-reclaim");
   list.add_each("--plugin", settings.plugins.files);
   list.add_if_set("--plugin-dir", settings.plugins.folder);
   list.add("--log-level", settings.log.level);
@@ -184,6 +186,8 @@ EngineSettings engine_settings(const Settings& settings) {
   tiers.disk_empty_at_start = tiers.disk_mode && !tiers.disk_persist;
   tiers.write_policy = write_policy(settings.disk.write_policy);
   tiers.foreign = settings.disk.foreign == "keep" ? ForeignFiles::keep : ForeignFiles::remove;
+  tiers.session_min_free_bytes = settings.sessions.min_free_mib * limits::kMiB;
+  tiers.session_save_reclaim = settings.sessions.save_reclaim;
   return engine;
 }
 

@@ -54,6 +54,11 @@ struct DiskSettings {
   uint32_t mode_days = 7;
 };
 
+struct SessionSettings {
+  uint64_t min_free_mib = 4096;
+  bool save_reclaim = false;
+};
+
 struct PluginSettings {
   std::vector<std::string> files;
   std::string folder;
@@ -72,6 +77,7 @@ struct Settings {
   HttpSettings http;
   RamSettings ram;
   DiskSettings disk;
+  SessionSettings sessions;
   PluginSettings plugins;
   LogSettings log;
 };

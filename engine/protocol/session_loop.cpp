@@ -20,21 +20,27 @@ constexpr uint64_t kDrainReportNs = 1'000'000'000;
 
 }  // namespace
 
-void SessionLoop::run() {
+bool SessionLoop::run() {
   serve();
+  actions_.cancel_all();
   drain();
   ports_.output.emit(lines::Bye{});
   ports_.output.flush();
+  return !actions_.fatal();
 }
 
 void SessionLoop::serve() {
   while (true) {
     take_messages();
-    if (ending_ == Ending::now) ports_.engine.stop_all();
+    if (ending_ == Ending::now) {
+      ports_.engine.stop_all();
+      actions_.cancel_all();
+    }
     const Pace pace = ports_.engine.step();
+    actions_.step();
     ports_.output.flush();
-    if (ports_.output.closed()) ending_ = Ending::now;
-    const bool open_requests = ports_.engine.open_requests() > 0;
+    if (ports_.output.closed() || actions_.fatal()) ending_ = Ending::now;
+    const bool open_requests = ports_.engine.open_requests() > 0 || actions_.open();
     ports_.beat(open_requests);
     if (ending_ != Ending::no && !open_requests) return;
     if (pace == Pace::waiting) ports_.mailbox.wait(kTransferPoll);
@@ -94,19 +100,6 @@ void SessionLoop::handle(lines::Generate& ask) {
     ports_.engine.generate(std::move(ask));
   else
     ports_.output.emit(lines::Failed{ask.id, "the engine is shutting down"});
-}
-
-void SessionLoop::handle(const lines::SlotAction& action) {
-  if (action.kind != lines::SlotActionKind::erase) {
-    ports_.output.emit(lines::SlotError{"invalid", false, "not available in this version"});
-    return;
-  }
-  if (draining_) return refuse(make_error(ErrorCode::unavailable, "the engine is shutting down"));
-  const Result<uint32_t> erased = ports_.tiers.erase(action.slot);
-  if (erased.ok())
-    ports_.output.emit(lines::Erased{*erased});
-  else
-    refuse(erased.error());
 }
 
 void SessionLoop::handle(const lines::QueryStatus& /*query*/) {

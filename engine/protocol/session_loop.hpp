@@ -20,6 +20,7 @@
 #include "core/metrics.hpp"
 #include "engine/protocol/command_reader.hpp"
 #include "engine/protocol/event_writer.hpp"
+#include "engine/protocol/slot_actions.hpp"
 #include "engine/runtime/engine.hpp"
 #include "tiers/tier_stack.hpp"
 
@@ -39,10 +40,11 @@ struct SessionPorts {
 
 class SessionLoop {
  public:
-  explicit SessionLoop(SessionPorts ports) : ports_(std::move(ports)) {}
+  explicit SessionLoop(SessionPorts ports)
+      : ports_(std::move(ports)), actions_(ports_.tiers, ports_.output) {}
 
-  // Returns after BYE.
-  void run();
+  // Returns after BYE; false when a slot was lost (FATAL).
+  bool run();
 
  private:
   enum class Ending : uint8_t { no, when_done, now };
@@ -53,7 +55,7 @@ class SessionLoop {
   void handle(Input& input);
   void handle(lines::Generate& ask);
   void handle(const lines::Stop& stop) { ports_.engine.stop(stop.id); }
-  void handle(const lines::SlotAction& action);
+  void handle(const lines::SlotAction& action) { actions_.ask(action); }
   void handle(const lines::QueryStatus& query);
   void handle(const lines::ListSessions& query);
   void handle(const lines::Forget& forget);
@@ -65,6 +67,7 @@ class SessionLoop {
   void report_drain(const DrainProgress& progress, bool last);
 
   SessionPorts ports_;
+  SlotActions actions_;
   Ending ending_ = Ending::no;
   bool asked_ = false;  // QUIT or end of the input, not a signal alone
   bool draining_ = false;

@@ -15,6 +15,7 @@
 #include "engine/runtime/disk_route.hpp"
 #include "engine/runtime/model_file.hpp"
 #include "engine/runtime/model_identity.hpp"
+#include "engine/runtime/worker_thread.hpp"
 #include "engine/runtime/writer_thread.hpp"
 #include "tiers/conversation_folder.hpp"
 
@@ -117,6 +118,7 @@ struct EngineHost::Parts {
   std::unique_ptr<IoQueue> reader;
   std::unique_ptr<IoQueue> writer_io;
   std::unique_ptr<WriterThread> writer;
+  std::unique_ptr<WorkerThread> worker;
   std::unique_ptr<TierStack> tiers;
 };
 
@@ -159,7 +161,11 @@ DiskRoute EngineHost::Parts::route() {
 }
 
 Status EngineHost::Parts::make_disk(std::function<void()> wake) {
-  if (settings.tiers.disk_folder.empty()) return {};
+  worker = std::make_unique<WorkerThread>(wake);
+  if (settings.tiers.disk_folder.empty()) {  // saved sessions are read all the same
+    STRATA_ASSIGN(reader, registry.make_io(settings.io == "auto" ? "io_posix" : settings.io, {}));
+    return {};
+  }
   const DiskRoute chosen = route();
   if (!chosen.note.empty()) log.write(LogLevel::warning, "strata: conversation disk: " + chosen.note);
   if (!chosen.direct) files.refuse_direct();
@@ -175,7 +181,7 @@ Status EngineHost::Parts::make_disk(std::function<void()> wake) {
 
 Status EngineHost::Parts::make_tiers() {
   const TierPorts ports{*model,  *device, clock,        memory,       random, log,
-                        metrics, &files,  reader.get(), writer.get(), &pages};
+                        metrics, &files,  reader.get(), writer.get(), &pages, worker.get()};
   STRATA_ASSIGN(tiers, TierStack::open(settings.tiers, ports, identity));
   announce();
   return {};

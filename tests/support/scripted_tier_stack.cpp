@@ -77,6 +77,34 @@ Result<uint32_t> ScriptedTierStack::erase(SlotId slot) {
   return tokens;
 }
 
+Status ScriptedTierStack::begin_session(SessionRequest request) {
+  if (request.slot < 0 || static_cast<size_t>(request.slot) >= holders_.size())
+    return make_error(ErrorCode::invalid, "no such slot");
+  session_requests.push_back(request);
+  session_.emplace();
+  if (request.kind != SessionRequest::Kind::erase) return {};
+  const auto erased = erase(request.slot);
+  session_->state = erased.ok() ? SessionView::State::done : SessionView::State::failed;
+  if (erased.ok()) session_->tokens = *erased;
+  return {};
+}
+
+std::vector<uint64_t> ScriptedTierStack::take_session_progress() {
+  if (!session_ || session_->state == SessionView::State::done) return {};
+  if (!session_script.empty()) {
+    session_ = session_script.front();
+    session_script.erase(session_script.begin());
+  }
+  return std::exchange(session_->moved_bytes, {});
+}
+
+void ScriptedTierStack::cancel_session() {
+  if (!session_) return;
+  session_script.clear();
+  session_->state = SessionView::State::failed;
+  session_->reason = "cancelled";
+}
+
 Status ScriptedTierStack::forget(ConversationId id) {
   if (std::erase_if(stored, [&](const StoredConversation& one) { return one.id == id; }) == 0)
     return make_error(ErrorCode::not_found, "no such conversation");

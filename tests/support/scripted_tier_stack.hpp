@@ -26,6 +26,8 @@ class ScriptedTierStack final : public TierStack {
   DrainProgress drain{0, 0, 0, true};
   std::vector<DrainProgress> drain_script;  // one per step after begin_shutdown, then `drain`
   std::vector<StoredConversation> stored;
+  std::vector<SessionView>
+      session_script;  // of a save or restore, what each look shows; the last one ends it
   std::function<void()> on_step = [] {};
 
   // Seen
@@ -33,6 +35,7 @@ class ScriptedTierStack final : public TierStack {
   std::vector<RequestId> finished;
   uint32_t observed_prompt_tokens = 0;
   bool shutdown_begun = false;
+  std::vector<SessionRequest> session_requests;
 
   Status admit(TierRequest request) override;
   RequestState state(RequestId id) const override { return requests_.at(id).state; }
@@ -50,6 +53,11 @@ class ScriptedTierStack final : public TierStack {
   TierStatus status() const override;
   std::vector<StoredConversation> conversations() const override { return stored; }
   Result<uint32_t> erase(SlotId slot) override;
+  Status begin_session(SessionRequest request) override;
+  const SessionView* session() const override { return session_ ? &*session_ : nullptr; }
+  std::vector<uint64_t> take_session_progress() override;
+  void cancel_session() override;
+  void end_session() override { session_.reset(); }
   Status forget(ConversationId id) override;
   Status pin(ConversationId id, bool pinned) override;
   void begin_shutdown() override { shutdown_begun = true; }
@@ -69,6 +77,7 @@ class ScriptedTierStack final : public TierStack {
   ScriptedModel& model_;
   std::vector<std::optional<RequestId>> holders_;
   std::map<RequestId, Entry> requests_;
+  std::optional<SessionView> session_;
 };
 
 }  // namespace strata::testing
