@@ -43,8 +43,9 @@ void SessionLoop::serve() {
     const bool open_requests = ports_.engine.open_requests() > 0 || actions_.open();
     ports_.beat(open_requests);
     if (ending_ != Ending::no && !open_requests) return;
-    if (pace == Pace::waiting) ports_.mailbox.wait(kTransferPoll);
-    if (pace == Pace::idle) ports_.mailbox.wait(kIdleTick);
+    const bool moving = pace == Pace::waiting || (pace == Pace::idle && actions_.open());
+    if (moving) ports_.mailbox.wait(kTransferPoll);
+    if (pace == Pace::idle && !moving) ports_.mailbox.wait(kIdleTick);
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "core/model.hpp"
 
@@ -40,7 +41,13 @@ class FaultyModel final : public Model {
   [[nodiscard]] uint64_t injected() const { return injected_; }
   [[nodiscard]] uint64_t calls(ModelCall call) const { return calls_[static_cast<size_t>(call)]; }
 
-  [[nodiscard]] const ModelInfo& info() const override { return inner_.info(); }
+  // From now on info() says that imports are not staged; they are all the same.
+  void say_not_staged() {
+    info_ = inner_.info();
+    info_->staged_import = false;
+  }
+
+  [[nodiscard]] const ModelInfo& info() const override { return info_ ? *info_ : inner_.info(); }
   Result<std::vector<IdentityField>> identity_fields() override { return inner_.identity_fields(); }
   Result<std::vector<ModelFile>> files() override { return inner_.files(); }
   Result<std::vector<Token>> tokenize(std::string_view text, bool add_special, bool parse_special) override;
@@ -74,6 +81,7 @@ class FaultyModel final : public Model {
   [[nodiscard]] bool fails(ModelCall call);
 
   Model& inner_;
+  std::optional<ModelInfo> info_;
   ModelFault fault_;
   std::array<uint64_t, static_cast<size_t>(ModelCall::count)> calls_{};
   uint64_t injected_ = 0;

@@ -96,6 +96,7 @@ void StackWorld::open() {
   io.seed = options_.seed;
   faulty_device_ = std::make_unique<FaultyDevice>(*device_);
   faulty_model_ = std::make_unique<FaultyModel>(*model_);
+  if (!options_.staged_import) faulty_model_->say_not_staged();
   reader_ = std::make_unique<FakeIoQueue>(faulty_files_, clock_, io);
   writer_io_ = std::make_unique<FakeIoQueue>(faulty_files_, clock_, io);
   disk_writer_ = std::make_unique<DiskWriter>(faulty_files_, *writer_io_, clock_);
@@ -103,8 +104,9 @@ void StackWorld::open() {
   identity_.fields = *model_->identity_fields();
   identity_.configuration = configuration_digest(identity_.fields);
   identity_.model = Digest{options_.model_identity, 2};
-  const TierPorts ports{*faulty_model_, *faulty_device_, clock_,        memory_,      random_,       log_,
-                        metrics_,       &faulty_files_,  reader_.get(), queue_.get(), options_.pages};
+  const TierPorts ports{*faulty_model_, *faulty_device_, clock_,         memory_,       random_,
+                        log_,           metrics_,        &faulty_files_, reader_.get(), queue_.get(),
+                        options_.pages, options_.worker};
   auto stack = TierStack::open(options_.tiers, ports, identity_);
   opened = stack.ok() ? Status() : Status(stack.error());
   if (stack.ok()) stack_ = std::move(*stack);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/identity.hpp"
+#include "core/worker.hpp"
 #include "tests/support/fake_clock.hpp"
 #include "tests/support/fake_file_system.hpp"
 #include "tests/support/fake_io_queue.hpp"
@@ -39,6 +40,8 @@ struct StackWorldOptions {
   bool writes_run = true;  // every step also runs the writer; otherwise the test does
   uint64_t model_identity = 1;
   PageSource* pages = nullptr;  // of large buffers; must outlive the world
+  Worker* worker = nullptr;  // of saved sessions' files; null: step() does their work; must outlive the world
+  bool staged_import = true;    // false: the stack is told that the model cannot stage an import
   FileSystem* files = nullptr;  // the disk, instead of the world's own files; must outlive the world
 };
 

@@ -76,8 +76,6 @@ TEST_F(CommandLine, UnknownOptionsAreNamed) {
   for (const char* command : {"serve", "engine"})
     expect_refused({command, "--bogus"}, "unknown option: --bogus");
   expect_refused({"serve", "stray"}, "unexpected argument: stray");
-  // Later work is not offered at all.
-  expect_refused({"engine", "--session-save-reclaim"}, "unknown option: ");
   expect_refused({"nonsense"}, "unknown command: nonsense");
   expect_refused({}, "a command is needed");
 }
@@ -89,6 +87,7 @@ TEST_F(CommandLine, ValuesOutOfRangeNameTheOptionAndTheRange) {
   expect_refused({"engine", "--slots", "four"}, "--slots: 'four' is not a number from 1 to 256");
   expect_refused({"engine", "--slots", "4.5"}, "--slots: '4.5' is not a number from 1 to 256");
   expect_refused({"engine", "--slots="}, "--slots");
+  expect_refused({"engine", "--session-min-free-mib", "-1"}, "--session-min-free-mib");
   expect_refused({"engine", "--slots"}, "--slots");
   expect_refused({"engine", "--io", "magic"}, "--io: 'magic' is none of auto, uring, posix");
   for (const char* command : {"serve", "engine", "selftest"})
@@ -223,6 +222,8 @@ TEST_F(Values, TheEngineGetsWhatServeWasGiven) {
                                        "--prompt-cache-spread=false",
                                        "--io=posix",
                                        "--log-level=debug",
+                                       "--session-min-free-mib=5",
+                                       "--session-save-reclaim",
                                        "--conversation-disk-foreign=keep"};
   const Settings served = parse(given, {{"STRATA_PROMPT_CACHE", "9"}});
   const Settings again = parse(engine_arguments(served), {{"STRATA_SLOTS", "200"}});
@@ -231,6 +232,8 @@ TEST_F(Values, TheEngineGetsWhatServeWasGiven) {
   EXPECT_EQ(again.model.state_granularity, "whole");
   EXPECT_EQ(again.disk.folder, "/x y");
   EXPECT_EQ(again.ram.checkpoints, 9U);
+  EXPECT_EQ(engine_settings(again).tiers.session_min_free_bytes, 5U << 20);  // SES-2
+  EXPECT_TRUE(engine_settings(again).tiers.session_save_reclaim);            // RAM-7
   EXPECT_EQ(engine_arguments(again), engine_arguments(served));
 }
 

@@ -12,6 +12,7 @@
 namespace strata {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -135,14 +136,98 @@ TEST_F(Session, EraseEmptiesAnIdleSlotOnly) {
   EXPECT_EQ(of<lines::SlotError>(lines).at(0).kind, "invalid");
 }
 
-TEST_F(Session, SaveAndRestoreSayThatTheyAreNotThere) {
+using ActionState = SessionView::State;
+using ActionPhase = SessionView::Phase;
+
+SessionView action_view(ActionState state, ActionPhase phase, std::vector<uint64_t> moved) {
+  SessionView view;
+  view.state = state;
+  view.phase = phase;
+  view.total_bytes = 100;
+  view.moved_bytes = std::move(moved);
+  view.file_bytes = 40 * (uint64_t{1} << 20);
+  view.tokens = 12;
+  view.usable_tokens = 11;
+  view.duration_ns = 2'500'000;
+  return view;
+}
+
+TEST_F(Session, SES_ASaveTellsItsProgressItsPhasesAndItsEnd) {
+  tiers_.session_script = {action_view(ActionState::running, ActionPhase::moving, {}),
+                           action_view(ActionState::running, ActionPhase::moving, {60, 80}),
+                           action_view(ActionState::running, ActionPhase::flush, {100}),
+                           action_view(ActionState::running, ActionPhase::publish, {}),
+                           action_view(ActionState::done, ActionPhase::publish, {})};
+  post("SAVE slot=3 /tmp/a b.sess");
+  ASSERT_TRUE(mailbox_.post(EndOfInput{}));
+  const auto lines = run();
+  EXPECT_THAT(lines,
+              ElementsAre("SESSION 0 100", "SESSION 60 100", "SESSION 80 100", "SESSION 100 100",
+                          "SWAIT flush 70", "SWAIT publish 70", "SAVED 12 41943040 2.5", "DRAIN 0 0", "BYE"));
+  ASSERT_EQ(tiers_.session_requests.size(), 1U);
+  EXPECT_EQ(tiers_.session_requests[0].slot, 3);
+  EXPECT_EQ(tiers_.session_requests[0].path, "/tmp/a b.sess");
+}
+
+TEST_F(Session, SES_ARestoreTellsItsCheckItsProgressAndItsEnd) {
+  SessionView checking = action_view(ActionState::running, ActionPhase::validate, {});
+  checking.total_bytes.reset();
+  tiers_.session_script = {checking, action_view(ActionState::running, ActionPhase::moving, {100}),
+                           action_view(ActionState::done, ActionPhase::moving, {})};
+  post("RESTORE x.sess");
+  ASSERT_TRUE(mailbox_.post(EndOfInput{}));
+  EXPECT_THAT(run(), ElementsAre("SWAIT validate 70", "SESSION 0 100", "SESSION 100 100",
+                                 "RESTORED 12 11 41943040 2.5", "DRAIN 0 0", "BYE"));
+}
+
+TEST_F(Session, SES4_AFailedActionTellsItsKindAndTheNextOneRuns) {
+  SessionView failed = action_view(ActionState::failed, ActionPhase::publish, {});
+  failed.total_bytes.reset();
+  failed.fault = SessionFault::io;
+  failed.published = true;
+  failed.reason = "folder";
+  SessionView full = failed;
+  full.fault = SessionFault::storage;
+  full.published = false;
+  full.phase = ActionPhase::moving;
+  failed.phase = ActionPhase::moving;
+  tiers_.session_script = {failed, full};
+  model_.set_length(2, 77);
+  post("SAVE /tmp/a");
+  post("SAVE /tmp/b");
+  post("RESTORE slot=44 /tmp/b");
+  post("ERASE slot=2");
+  ASSERT_TRUE(mailbox_.post(EndOfInput{}));
+  EXPECT_THAT(run(), ElementsAre("SERR io 1 folder", "SERR storage 0 folder", "SERR invalid 0 no such slot",
+                                 "ERASED 77", "DRAIN 0 0", "BYE"));
+}
+
+TEST_F(Session, SES3_ALostSlotEndsTheEngine) {
+  SessionView lost = action_view(ActionState::fatal, ActionPhase::moving, {});
+  lost.reason = "copy";
+  tiers_.session_script = {lost};
+  post("GEN 1 max=1000 tokens=1,2,3");
+  post("RESTORE slot=1 /tmp/a");
+  SessionLoop loop({engine_, tiers_, clock_, log_, metrics_, output_, mailbox_, 4096});
+  EXPECT_FALSE(loop.run());
+  const auto lines = written();
+  EXPECT_THAT(lines, Contains("FATAL copy"));
+  EXPECT_EQ(of<lines::Done>(lines).at(0).finish, lines::Finish::cancel);
+  EXPECT_EQ(lines.back(), "BYE");
+}
+
+TEST_F(Session, QuitCancelsTheActionThatRunsAndRefusesThoseThatWait) {
+  tiers_.session_script = {action_view(ActionState::running, ActionPhase::moving, {})};
   post("SAVE slot=0 /tmp/x");
-  post("RESTORE slot=0 /tmp/x");
+  post("ERASE slot=0");
   post("QUIT");
+  post("SAVE slot=0 /tmp/y");
   const auto errors = of<lines::SlotError>(run());
-  ASSERT_EQ(errors.size(), 2U);
-  EXPECT_EQ(errors[0].kind, "invalid");
-  EXPECT_EQ(errors[0].reason, "not available in this version");
+  ASSERT_EQ(errors.size(), 3U);
+  EXPECT_EQ(errors[0].reason, "cancelled");
+  EXPECT_EQ(errors[1].kind, "io");
+  EXPECT_EQ(errors[2].reason, "the engine is shutting down");
+  EXPECT_EQ(tiers_.session_requests.size(), 1U);
 }
 
 TEST_F(Session, StoredConversationsAreListedPinnedAndForgotten) {
