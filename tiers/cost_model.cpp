@@ -22,6 +22,10 @@ void CostModel::observe_disk_read(uint64_t bytes, uint64_t duration_ns) {
   disk_.observe(static_cast<double>(bytes), duration_ns);
 }
 
+void CostModel::observe_digest(uint64_t bytes, uint64_t duration_ns) {
+  digest_.observe(static_cast<double>(bytes), duration_ns);
+}
+
 void CostModel::observe_copy(uint64_t bytes, uint64_t duration_ns) {
   copy_.observe(static_cast<double>(bytes), duration_ns);
 }
@@ -33,9 +37,10 @@ void CostModel::observe_prompt(uint32_t tokens, uint64_t duration_ns) {
 uint64_t CostModel::predict_restore_ns(uint64_t disk_bytes, uint64_t copy_bytes) const {
   if (disk_bytes > 0 && !disk_.known()) return 0;
   if (disk_bytes == 0 && copy_bytes > 0 && !copy_.known()) return 0;
-  // Reading and copying overlap: the slower of the two decides, or the one that is known.
-  const double ns = std::max(disk_.predict_ns(static_cast<double>(disk_bytes)),
-                             copy_.predict_ns(static_cast<double>(copy_bytes)));
+  // Reading, checking and copying overlap: the slowest decides, of those that are known.
+  const double ns = std::max({disk_.predict_ns(static_cast<double>(disk_bytes)),
+                              digest_.predict_ns(static_cast<double>(disk_bytes)),
+                              copy_.predict_ns(static_cast<double>(copy_bytes))});
   return static_cast<uint64_t>(ns);
 }
 

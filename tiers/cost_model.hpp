@@ -1,5 +1,5 @@
-// Measured rates of disk reads, host-to-device copies and prompt reading, and the prediction made of them
-// (B-5). Exponentially weighted, each observation also by its size, so that a few small transfers, which
+// Measured rates of disk reads, digests, host-to-device copies and prompt reading, and the prediction made of
+// them (B-5). Exponentially weighted, each observation also by its size, so that a few small transfers, which
 // measure latency, do not stand for large ones; a rate nobody measured yet never decides against a restore.
 // One thread at a time.
 #pragma once
@@ -11,6 +11,7 @@ namespace strata {
 class CostModel {
  public:
   void observe_disk_read(uint64_t bytes, uint64_t duration_ns);
+  void observe_digest(uint64_t bytes, uint64_t duration_ns);
   void observe_copy(uint64_t bytes, uint64_t duration_ns);
   void observe_prompt(uint32_t tokens, uint64_t duration_ns);
 
@@ -29,7 +30,7 @@ class CostModel {
     [[nodiscard]] double predict_ns(double wanted) const;
   };
 
-  Rate disk_, copy_, prompt_;
+  Rate disk_, digest_, copy_, prompt_;
 };
 
 }  // namespace strata

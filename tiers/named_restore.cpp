@@ -33,7 +33,7 @@ void NamedRestore::fail(Error error) {
 NamedRestore::State NamedRestore::step() {
   if (state_ == State::moving) {
     const Restore::State state = restore_->step();
-    if (state == Restore::State::running) return state_;
+    if (state == Restore::State::running || restore_->lingers()) return state_;  // nobody waits in a step
     import_began_ = restore_->import_began();
     if (state == Restore::State::failed) fail(restore_->error());
     if (state == Restore::State::done) state_ = State::done;

@@ -352,6 +352,7 @@ void Stack::start_restore(Active& active, Slot& target) {
   request.image = active.source;
   request.tokens = tokens;
   request.folder = options_.disk_folder;
+  request.patience_ns = patience_ns(tokens);
   const bool at_checkpoint = model_.needs_checkpoints || !model_.state_in_blocks;
   for (const PartRef& part : active.source->parts) {
     const bool needed = part->is_block() ? part->first < tokens : at_checkpoint && part->first == tokens;
@@ -366,6 +367,14 @@ void Stack::start_restore(Active& active, Slot& target) {
   active.restore = std::make_unique<Restore>(ports, std::move(request));
   active.restore_started_ns = ports_.clock.monotonic_ns();
   active.step = Step::restoring;
+}
+
+// As long as reading the prompt again would take: after that, waiting on has cost more.
+uint64_t Stack::patience_ns(uint32_t tokens) const {
+  constexpr uint64_t kLeastNs = 5'000'000'000;
+  constexpr uint64_t kMostNs = 30'000'000'000;
+  const uint64_t predicted_ns = cost_.predict_read_ns(tokens);
+  return predicted_ns == 0 ? kMostNs : std::clamp(predicted_ns, kLeastNs, kMostNs);
 }
 
 // RAM-1 holds for reading back, too: the buffers it passes through come from above the floor.
@@ -416,7 +425,10 @@ std::vector<HostBufferRef> Stack::keep_buffers(const std::vector<PartRef>& parts
 void Stack::end_restore(Active& active) {
   for (const PartRef& part : active.held) ram_->release(part);
   active.held.clear();
-  active.restore.reset();
+  if (active.restore && active.restore->lingers())
+    lingering_.push_back(std::move(active.restore));
+  else
+    active.restore.reset();
 }
 
 void Stack::restore_done(Active& active, Slot& target) {
@@ -428,6 +440,7 @@ void Stack::restore_done(Active& active, Slot& target) {
   active.placement.disk_bytes = active.restore->disk_bytes();
   if (active.restore->disk_bytes() > 0) {
     cost_.observe_disk_read(active.restore->disk_bytes(), active.restore->disk_ns());
+    cost_.observe_digest(active.restore->disk_bytes(), active.restore->digest_ns());
   } else {
     cost_.observe_copy(active.restore->restored_bytes(), now - active.restore_started_ns);
   }

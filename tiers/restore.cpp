@@ -34,10 +34,10 @@ Restore::Restore(const Ports& ports, Request request) : ports_(ports), request_(
 Restore::~Restore() {
   if (state_ == State::running) {
     fail(make_error(ErrorCode::cancelled, "restore ended"));
-    if (reading_ > 0) ports_.reader->drain();
     leave_buffers();
     if (begun_) ports_.model.import_abort(import_);
   }
+  if (reading_ > 0) ports_.reader->drain();
   for (const auto& item : items_) {
     if (item->event.handle != nullptr) ports_.device.destroy_event(item->event);
   }
@@ -64,6 +64,7 @@ Restore::State Restore::step() {
   retire_streamed();
   if (!failing_) start_items();
   if (!failing_) import_ready();
+  if (!failing_) check_patience();
   retire_streamed();
   if (failing_) {
     unwind();
@@ -71,6 +72,15 @@ Restore::State Restore::step() {
     finish();
   }
   return state_;
+}
+
+// Not the fault of what is stored: it may be read another time.
+void Restore::check_patience() {
+  if (reading_ == 0 || request_.patience_ns == UINT64_MAX) return;
+  const uint64_t silent_ns = ports_.clock.monotonic_ns() - last_read_ns_;
+  if (silent_ns <= request_.patience_ns) return;
+  fail(make_error(ErrorCode::io, fmt::format("the disk has answered no read for {:.1f} s",
+                                             static_cast<double>(silent_ns) / 1e9)));
 }
 
 void Restore::begin() {
@@ -122,6 +132,7 @@ void Restore::start_read(Item& item) {
   item.extent = *item.part->disk;
   auto file = open(item.extent.file);
   if (!file.ok()) return fail_storage(file.error());
+  if (reading_ == 0) last_read_ns_ = ports_.clock.monotonic_ns();
   if (disk_start_ns_ == 0) disk_start_ns_ = ports_.clock.monotonic_ns();
   item.step = Item::Step::reading;
   item.from_disk = true;
@@ -133,7 +144,8 @@ void Restore::start_read(Item& item) {
                         --reading_;
                         held->step = Item::Step::read;
                         disk_bytes_ += held->part->bytes;
-                        disk_ns_ = ports_.clock.monotonic_ns() - disk_start_ns_;
+                        last_read_ns_ = ports_.clock.monotonic_ns();
+                        disk_ns_ = last_read_ns_ - disk_start_ns_;
                         if (status.ok()) return;
                         fail_storage(with_context(status.error(), "reading a stored conversation"));
                       });
@@ -162,11 +174,19 @@ void Restore::import_ready() {
   }
 }
 
+bool Restore::digest_fits(const Item& item) {
+  const Part& part = *item.part;
+  const PartPlace place{item.extent.file, part.stage, part.first, part.kind};
+  const uint64_t start_ns = ports_.clock.monotonic_ns();
+  const Digest found = digest_part(place, payload(item));
+  digest_ns_ += ports_.clock.monotonic_ns() - start_ns;
+  return found == item.extent.digest;
+}
+
 void Restore::import(Item& item) {
   const Part& part = *item.part;
   if (item.from_disk) {
-    const PartPlace place{item.extent.file, part.stage, part.first, part.kind};
-    if (digest_part(place, payload(item)) != item.extent.digest) {
+    if (!digest_fits(item)) {
       damaged_ = item.extent;
       return fail_storage(make_error(
           ErrorCode::corrupt,
@@ -237,9 +257,9 @@ void Restore::finish() {
   state_ = State::done;
 }
 
-// Waits (over later steps) until nothing touches a buffer, then undoes the import.
+// Waits (over later steps) until the device touches no buffer, then undoes the import. Reads may go on:
+// nobody looks at what they bring.
 void Restore::unwind() {
-  if (reading_ > 0) return;
   if (begun_) {
     recorded_ = recorded_ || ports_.device.record(last_event_, ports_.stream).ok();
     const auto done = recorded_ ? ports_.device.done(last_event_) : Result<bool>(false);

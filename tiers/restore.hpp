@@ -54,6 +54,7 @@ class Restore {
     std::map<ConversationId, FileHandle> opened;
     std::function<void(uint64_t bytes)> on_moved = [](uint64_t) {};  // after each part
     std::string folder;                                              // where the session files are
+    uint64_t patience_ns = UINT64_MAX;  // a disk that answers no read for so long is not waited for
   };
   enum class State : uint8_t { running, done, failed };
 
@@ -63,7 +64,9 @@ class Restore {
   Restore& operator=(const Restore&) = delete;
 
   State step();
-  void cancel();  // ends in failed (cancelled) once nothing is in flight
+  void cancel();  // ends in failed (cancelled) once the device is done with it
+  // Reads are under way although it has ended: it must be kept and is over when this is false.
+  [[nodiscard]] bool lingers() const { return state_ != State::running && reading_ > 0; }
   [[nodiscard]] const Error& error() const { return error_; }
   // The stored bytes were at fault: they could not be read or did not match their digest.
   [[nodiscard]] bool storage_failed() const { return storage_failed_; }
@@ -73,7 +76,8 @@ class Restore {
   [[nodiscard]] const std::optional<Extent>& damaged() const { return damaged_; }
   [[nodiscard]] uint64_t restored_bytes() const { return restored_bytes_; }
   [[nodiscard]] uint64_t disk_bytes() const { return disk_bytes_; }
-  [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }  // from the first read to the last
+  [[nodiscard]] uint64_t disk_ns() const { return disk_ns_; }      // from the first read to the last
+  [[nodiscard]] uint64_t digest_ns() const { return digest_ns_; }  // of what came from the disk
   [[nodiscard]] bool reads_disk() const { return reads_disk_; }
 
  private:
@@ -97,6 +101,8 @@ class Restore {
   void finish();
   void fail(Error error);
   void fail_storage(Error error);
+  void check_patience();
+  [[nodiscard]] bool digest_fits(const Item& item);
   void unwind();
   void leave_buffers();
   Result<FileHandle> open(ConversationId file);
@@ -124,6 +130,8 @@ class Restore {
   uint64_t disk_bytes_ = 0;
   uint64_t disk_start_ns_ = 0;
   uint64_t disk_ns_ = 0;
+  uint64_t digest_ns_ = 0;
+  uint64_t last_read_ns_ = 0;  // when the disk gave sign of life, or was asked first
   bool reads_disk_ = false;
 };
 

@@ -29,6 +29,7 @@ Stack::Stack(const TierOptions& options, const TierPorts& ports, const Identity&
 Stack::~Stack() {
   session_.reset();
   active_.clear();
+  lingering_.clear();
   checkpoints_.clear();
   background_.reset();
   if (reader_) reader_->drain();  // nothing may read into buffers that go away
@@ -268,6 +269,7 @@ bool Stack::step() {
   if (reader_) busy |= reader_->poll();
   if (disk_) busy |= disk_->step();
   unsettled_.step();
+  std::erase_if(lingering_, [](const auto& restore) { return !restore->lingers(); });
   step_checkpoints();
   step_session();
   for (auto active = active_.begin(); active != active_.end();) {

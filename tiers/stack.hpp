@@ -136,6 +136,7 @@ class Stack final : public TierStack {
   [[nodiscard]] Status empty_if_stored(Slot& slot);
   void start_restore(Active& active, Slot& slot);
   std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts, bool keep);
+  [[nodiscard]] uint64_t patience_ns(uint32_t tokens) const;
   std::optional<SkipReason> no_memory_for(const Restore::Request& request);
   void do_without_restore(Active& active, Slot& slot, SkipReason why);
   void restore_done(Active& active, Slot& slot);
@@ -258,6 +259,7 @@ class Stack final : public TierStack {
   std::string disk_off_reason_;  // a folder was given, but its disk cannot be used
   SlotTable slots_;
   ActiveList active_;
+  std::vector<std::unique_ptr<Restore>> lingering_;  // ended; their reads have not
   std::list<CheckpointCopy> checkpoints_;
   std::unique_ptr<Parking> background_;       // of an idle slot: by the write policy, or at shutdown
   std::unique_ptr<PinnedPool> session_pool_;  // what saved sessions pass through

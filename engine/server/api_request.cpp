@@ -228,6 +228,11 @@ ApiResult<std::vector<Token>> parse_detokenize(std::string_view body) {
   });
 }
 
+std::optional<ApiError> refuse_body(std::string_view body) {
+  const auto document = parse_json(body);
+  return document ? std::nullopt : std::optional(document.error());
+}
+
 ApiResult<std::string> parse_slot_file(std::string_view body) {
   return parsed(body, [](JsonReader& reader) { return reader.required_text("filename"); });
 }

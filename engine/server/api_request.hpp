@@ -61,7 +61,9 @@ ApiResult<CompletionRequest> parse_native_completion(std::string_view body,
 ApiResult<CompletionRequest> parse_chat_prompt(std::string_view body, ChatSupport support);
 ApiResult<TokenizeRequest> parse_tokenize(std::string_view body);
 ApiResult<std::vector<Token>> parse_detokenize(std::string_view body);
-ApiResult<std::string> parse_slot_file(
-    std::string_view body);  // "filename", not yet checked against the name policy
+// Nothing when it is one JSON object.
+std::optional<ApiError> refuse_body(std::string_view body);
+// "filename", not yet checked against the name policy.
+ApiResult<std::string> parse_slot_file(std::string_view body);
 
 }  // namespace strata

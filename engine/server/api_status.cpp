@@ -1,74 +1,13 @@
-// The status routes and the slot actions of the API.
+// The status routes of the API.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <cerrno>
-#include <charconv>
 #include <utility>
 
 #include "core/json_writer.hpp"
 #include "engine/server/api.hpp"
-#include "engine/server/file_name_policy.hpp"
 #include "engine/server/respond.hpp"
 
 namespace strata {
-namespace {
-
-std::optional<SlotId> parse_slot_id(std::string_view text) {
-  SlotId id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && text.front() != '-';
-  return whole ? std::optional(id) : std::nullopt;
-}
-
-std::optional<lines::SlotActionKind> parse_action(const std::optional<std::string>& name) {
-  if (name == "save") return lines::SlotActionKind::save;
-  if (name == "restore") return lines::SlotActionKind::restore;
-  if (name == "erase") return lines::SlotActionKind::erase;
-  return std::nullopt;
-}
-
-bool exists(const std::string& path) {
-  struct stat found {};
-  return ::lstat(path.c_str(), &found) == 0 || errno != ENOENT;
-}
-
-struct SlotAnswer {
-  SlotId slot;
-  std::string filename;
-};
-
-ApiResult<std::string> body_of(const SlotAnswer& asked, const lines::Saved& done) {
-  // A file that holds nothing would be reported as a saved conversation.
-  if (done.bytes == 0) return tl::unexpected(slot_error("io", false, "nothing was written"));
-  JsonWriter json;
-  json.begin_object().member("id_slot", asked.slot).member("filename", asked.filename);
-  json.member("n_saved", done.tokens).member("n_written", done.bytes);
-  json.key("timings").begin_object().member("save_ms", done.ms).end_object().end_object();
-  return json.take();
-}
-
-ApiResult<std::string> body_of(const SlotAnswer& asked, const lines::Restored& done) {
-  JsonWriter json;
-  json.begin_object().member("id_slot", asked.slot).member("filename", asked.filename);
-  json.member("n_restored", done.tokens).member("n_read", done.bytes).member("n_usable", done.usable);
-  json.key("timings").begin_object().member("restore_ms", done.ms).end_object().end_object();
-  return json.take();
-}
-
-ApiResult<std::string> body_of(const SlotAnswer& asked, const lines::Erased& done) {
-  JsonWriter json;
-  json.begin_object().member("id_slot", asked.slot).member("n_erased", done.tokens).end_object();
-  return json.take();
-}
-
-ApiResult<std::string> body_of(const SlotAnswer&, const lines::SlotError& failed) {
-  return tl::unexpected(slot_error(failed.kind, failed.published, failed.reason));
-}
-
-ApiResult<std::string> body_of(const SlotAnswer&, const ApiError& error) { return tl::unexpected(error); }
-
-}  // namespace
 
 void Api::health(const ExchangePtr& exchange) {
   Supervisor& engine = ports_.supervisor;
@@ -177,41 +116,6 @@ void Api::metrics(const ExchangePtr& exchange) {
     response.body = metrics_text(status ? &*status : nullptr, server_view());
     exchange->respond(std::move(response));
   });
-}
-
-void Api::slot_action(const ExchangePtr& exchange) {
-  const HttpRequest& request = exchange->request();
-  if (options_.slot_save_path.empty())
-    return respond_error(*exchange,
-                         not_supported("slot actions need the server to be started with --slot-save-path"));
-  const std::string_view id_text = std::string_view(request.path).substr(std::string_view("/slots/").size());
-  const auto slot = parse_slot_id(id_text);
-  if (!slot || *slot >= static_cast<int64_t>(ports_.supervisor.slots()))
-    return respond_error(*exchange, invalid_request(fmt::format("there is no slot {}", id_text)));
-  const auto kind = parse_action(request.query_value("action"));
-  if (!kind) return respond_error(*exchange, invalid_request("\"action\" must be save, restore or erase"));
-
-  lines::SlotAction action{*kind, *slot, ""};
-  SlotAnswer asked{*slot, ""};
-  if (*kind != lines::SlotActionKind::erase) {
-    const auto name = parse_slot_file(request.body);
-    if (!name) return respond_error(*exchange, name.error());
-    if (const std::string why = refuse_session_name(*name); !why.empty())
-      return respond_error(*exchange, invalid_request("\"filename\" " + why));
-    asked.filename = *name;
-    action.path = options_.slot_save_path + "/" + *name;
-    if (*kind == lines::SlotActionKind::restore && !exists(action.path))
-      return respond_error(*exchange, {404, fmt::format("there is no saved session \"{}\"", *name)});
-  }
-  const auto refused =
-      ports_.supervisor.slot_action(std::move(action), [exchange, asked](const SlotOutcome& outcome) {
-        const auto body = std::visit([&](const auto& answer) { return body_of(asked, answer); }, outcome);
-        if (body)
-          respond_json(*exchange, *body);
-        else
-          respond_error(*exchange, body.error());
-      });
-  if (refused) respond_error(*exchange, *refused);
 }
 
 }  // namespace strata

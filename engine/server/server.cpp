@@ -17,6 +17,7 @@
 #include "engine/server/child_process.hpp"
 #include "engine/server/http_server.hpp"
 #include "engine/server/security.hpp"
+#include "engine/server/slot_folder.hpp"
 #include "engine/server/supervisor.hpp"
 
 namespace strata {
@@ -62,6 +63,20 @@ Result<KeyRing> load_keys(const ServerOptions& options) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return KeyRing(std::move(keys));
+}
+
+// Before anything is started: a server that cannot save would say so only when somebody wants to.
+Status prepare_slot_folder(std::string& path, Log& log) {
+  if (path.empty()) return {};
+  STRATA_ASSIGN(SlotFolder folder, open_slot_folder(path));
+  path = std::move(folder.path);
+  log.write(LogLevel::info, "strata: sessions by name: " + path);
+  if (folder.writable_by_others)
+    log.write(
+        LogLevel::warning,
+        fmt::format("strata: sessions by name: other users may write to {}; files there must be trusted",
+                    path));
+  return {};
 }
 
 std::string shown_host(const std::string& host) {
@@ -172,11 +187,13 @@ class Server {
 
 }  // namespace
 
-int run_server(const ServerOptions& options, Model& vocabulary, Log& log) {
+int run_server(const ServerOptions& asked, Model& vocabulary, Log& log) {
   std::signal(SIGPIPE, SIG_IGN);  // an engine or a client that has gone is seen by the error of the write
+  ServerOptions options = asked;
   Result<KeyRing> keys = load_keys(options);
-  if (!keys.ok()) {
-    log.write(LogLevel::error, "strata: " + keys.error().message);
+  const Status folder = keys.ok() ? prepare_slot_folder(options.slot_save_path, log) : Status(keys.error());
+  if (!folder.ok()) {
+    log.write(LogLevel::error, "strata: " + folder.error().message);
     return 1;
   }
   return Server(options, std::move(*keys), vocabulary, log).run();

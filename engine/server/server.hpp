@@ -19,7 +19,7 @@ struct ServerOptions {
   std::vector<std::string> api_keys;
   std::string api_key_file;  // one key a line
   std::vector<std::string> allowed_hosts;
-  std::string slot_save_path;  // empty: slot actions answer 501
+  std::string slot_save_path;  // made when it is not there; empty: slot actions answer 501
   uint32_t max_body_mib = 64;
   bool no_page = false;
   std::string alias;       // empty: the model's name

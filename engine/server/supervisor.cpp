@@ -40,6 +40,7 @@ Status Supervisor::launch() {
   allowance_ns_ = 0;
   query_sent_ = false;
   said_bye_ = leaving_ = false;
+  fatal_ns_.reset();
   if (Status started = process_.start(); !started.ok()) return started;
   state_ = State::starting;
   started_ns_ = last_beat_ns_ = clock_.monotonic_ns();
@@ -79,7 +80,7 @@ std::optional<ApiError> Supervisor::ensure_running() {
 
 void Supervisor::on_end(const std::string& how) {
   const State before = std::exchange(state_, State::stopped);
-  const bool clean = said_bye_;
+  const bool clean = said_bye_ && !fatal_ns_;
   const bool given_up = before == State::ending || leaving_;
   if (end_reason_.empty()) end_reason_ = clean ? "the engine was shut down" : "the engine " + how;
   const std::string why = end_reason_;
@@ -190,14 +191,19 @@ void Supervisor::stop(uint64_t id) {
   process_.send(lines::encode(lines::Stop{id}));
 }
 
-std::optional<ApiError> Supervisor::slot_action(lines::SlotAction action,
-                                                std::function<void(const SlotOutcome&)> answer) {
-  if (actions_.size() >= options_.max_open) return too_many();
-  if (auto refused = ensure_running(); refused) return refused;
+ApiResult<uint64_t> Supervisor::slot_action(lines::SlotAction action,
+                                            std::function<void(const SlotOutcome&)> answer) {
+  if (actions_.size() >= options_.max_open) return tl::unexpected(too_many());
+  if (auto refused = ensure_running(); refused) return tl::unexpected(*std::move(refused));
   opened();
-  actions_.push_back({std::move(action), std::move(answer)});
+  const uint64_t id = next_action_id_++;
+  actions_.push_back({id, std::move(action), std::move(answer)});
   flush();
-  return std::nullopt;
+  return id;
+}
+
+void Supervisor::abandon_action(uint64_t id) {
+  std::erase_if(actions_, [id](const Action& action) { return action.id == id && !action.sent; });
 }
 
 void Supervisor::status(std::function<void(std::optional<std::string>)> answer) {
@@ -228,12 +234,20 @@ bool Supervisor::anything_open() const {
 }
 
 void Supervisor::opened() {
-  if (!anything_open()) beat();
-}
-
-void Supervisor::beat() {
+  if (anything_open()) return;
   last_beat_ns_ = clock_.monotonic_ns();
   allowance_ns_ = 0;
+}
+
+// A slot action's allowance is its own: tokens of another slot meanwhile do not use it up.
+void Supervisor::beat(const lines::Event& event) {
+  last_beat_ns_ = clock_.monotonic_ns();
+  const bool of_request =
+      std::holds_alternative<lines::Resume>(event) || std::holds_alternative<lines::PromptProgress>(event) ||
+      std::holds_alternative<lines::TokenLine>(event) || std::holds_alternative<lines::LogProbs>(event) ||
+      std::holds_alternative<lines::Done>(event) || std::holds_alternative<lines::Failed>(event);
+  const bool acting = !actions_.empty() && actions_.front().sent;
+  if (!of_request || !acting) allowance_ns_ = 0;
 }
 
 size_t Supervisor::requests_processing() const {
@@ -260,6 +274,7 @@ void Supervisor::tick() {
     }
     return;
   }
+  if (fatal_ns_ && state_ != State::stopped && now - *fatal_ns_ > options_.drain_ns) process_.kill();
   check_silence(now);
 }
 
@@ -295,7 +310,7 @@ void Supervisor::on_line(std::string_view line) {
   // An answered query says nothing about the requests: whoever polls must not hide that they stand still.
   const bool counts =
       !std::holds_alternative<lines::StatusReport>(*event) || (requests_.empty() && actions_.empty());
-  if (counts) beat();
+  if (counts) beat(*event);
   if (const Violation violation = accept(*event); violation)
     end_engine(fmt::format("out of protocol: {} in \"{}\"", *violation, shown(line)));
 }
@@ -308,6 +323,9 @@ Supervisor::Violation Supervisor::accept(const lines::Event& event) {
       std::holds_alternative<lines::Bye>(event);
   if (state_ == State::starting && !any_time) return "not allowed before READY";
   if (said_bye_) return "nothing may follow BYE";
+  const bool of_its_end =
+      std::holds_alternative<lines::Drain>(event) || std::holds_alternative<lines::Bye>(event);
+  if (fatal_ns_ && !of_its_end) return {};  // of what was answered here already
   return std::visit([this](const auto& line) { return take(line); }, event);
 }
 
@@ -409,8 +427,12 @@ Supervisor::Violation Supervisor::finish_action(lines::SlotActionKind kind, cons
   if (!failed && actions_.front().command.kind != kind) return "another slot action is open";
   const auto answer = std::move(actions_.front().answer);
   actions_.pop_front();
+  failures_ = 0;
   send_next_action();
-  answer(outcome);
+  // What QUIT cut short is answered as requests are then.
+  const auto* error = std::get_if<lines::SlotError>(&outcome);
+  const bool cut_short = quitting_ && error != nullptr && error->kind == "io" && !error->published;
+  answer(cut_short ? SlotOutcome(unavailable("the server is shutting down")) : outcome);
   return {};
 }
 
@@ -427,14 +449,26 @@ Supervisor::Violation Supervisor::take(const lines::SlotError& event) {
   return finish_action(lines::SlotActionKind::save, event);
 }
 
+// It can go on with nothing, but it still writes what it holds for others, so it is not killed at once.
 Supervisor::Violation Supervisor::take(const lines::Fatal& event) {
-  end_engine("the engine failed: " + event.reason);
+  if (state_ == State::starting) {
+    end_engine("the engine failed: " + event.reason);
+    return {};
+  }
+  end_reason_ = "the engine failed: " + event.reason;
+  fatal_ns_ = clock_.monotonic_ns();
+  leaving_ = true;
+  lose_everything(end_reason_);
   return {};
 }
 
 Supervisor::Violation Supervisor::take(const lines::SessionProgress& event) {
   if (actions_.empty() || !actions_.front().sent) return "no slot action is open";
+  Action& action = actions_.front();
+  if (action.command.kind == lines::SlotActionKind::erase) return "nothing is moved to erase a slot";
   if (event.done > event.total) return "more done than there is";
+  if (event.done < action.moved_bytes) return "less done than before";
+  action.moved_bytes = event.done;
   return {};
 }
 

@@ -43,7 +43,7 @@ using SlotOutcome = std::variant<lines::Saved, lines::Restored, lines::Erased, l
 struct SupervisorOptions {
   uint64_t silence_ns = 300'000'000'000;  // with something open
   uint64_t start_ns = 1'800'000'000'000;  // until READY
-  uint64_t drain_ns = 20'000'000'000;     // after QUIT
+  uint64_t drain_ns = 20'000'000'000;     // after QUIT or FATAL
   uint64_t query_ns = 10'000'000'000;     // a STATUS answer
   uint64_t backoff_ns = 1'000'000'000;    // doubled with every failure after the third in a row
   uint64_t max_backoff_ns = 30'000'000'000;
@@ -62,8 +62,10 @@ class Supervisor {
                                std::shared_ptr<RequestSink> sink);  // the id is given here
   void stop(uint64_t id);  // unknown ids are ignored; a request that was not sent yet ends without an event
   // One at a time reaches the engine, because its answers carry no id; `answer` is called once.
-  std::optional<ApiError> slot_action(lines::SlotAction action,
-                                      std::function<void(const SlotOutcome&)> answer);
+  ApiResult<uint64_t> slot_action(lines::SlotAction action, std::function<void(const SlotOutcome&)> answer);
+  // Nobody waits for it any more. What the engine has already got is carried out; the rest is not, and has no
+  // answer: it would change a slot that somebody else uses by then.
+  void abandon_action(uint64_t id);
   // {"slots":[…],"tiers":{…},"metrics":"…"} as the engine says it; nothing when it is not running or does not
   // answer.
   void status(std::function<void(std::optional<std::string>)> answer);
@@ -101,9 +103,11 @@ class Supervisor {
     std::optional<Token> awaits_logprobs;
   };
   struct Action {
+    uint64_t id;
     lines::SlotAction command;
     std::function<void(const SlotOutcome&)> answer;
     bool sent = false;
+    uint64_t moved_bytes = 0;  // of the last SESSION
   };
   struct Query {
     uint64_t asked_ns;
@@ -146,7 +150,7 @@ class Supervisor {
   void lose_begun(const std::string& why);
   void lose_everything(const std::string& why);
   void opened();  // something to watch begins
-  void beat();
+  void beat(const lines::Event& event);
   [[nodiscard]] bool anything_open() const;
   [[nodiscard]] uint64_t backoff_until_ns() const;
   void check_silence(uint64_t now);
@@ -160,7 +164,8 @@ class Supervisor {
   bool was_ready_ = false;
   bool quitting_ = false;
   bool said_bye_ = false;
-  bool leaving_ = false;  // it shuts down although nobody asked here: it got the signal too
+  bool leaving_ = false;  // it shuts down although nobody asked here: it got the signal too, or said FATAL
+  std::optional<uint64_t> fatal_ns_;  // when it said so
   lines::Ready ready_;
   std::map<std::string, std::string, std::less<>> info_;
   std::map<uint64_t, Request> requests_;
@@ -168,12 +173,13 @@ class Supervisor {
   std::vector<Query> queries_;
   bool query_sent_ = false;
   uint64_t next_id_ = 1;
+  uint64_t next_action_id_ = 1;  // of this side only; the engine never sees it
   uint64_t last_beat_ns_ = 0;
   uint64_t allowance_ns_ = 0;  // of the last SWAIT
   uint64_t started_ns_ = 0;
   uint64_t quit_ns_ = 0;
   uint64_t failed_ns_ = 0;
-  uint32_t failures_ = 0;  // ends in a row without a finished request between them
+  uint32_t failures_ = 0;  // ends in a row without a finished request or slot action between them
   uint64_t restarts_ = 0;
   std::string end_reason_;  // why the engine is being ended, or what it said about that itself
 };

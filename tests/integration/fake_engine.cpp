@@ -18,6 +18,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -148,7 +149,10 @@ void generate(const lines::Generate& request) {
   if (play.name == "hold") return hold(request);
   if (play.name == "wait") held[request.id] = {request};
   if (play.name == "refuse") return say(lines::Failed{request.id, play.argument});
-  if (play.name == "fatal") return say(lines::Fatal{play.argument});
+  if (play.name == "fatal") {
+    say(lines::Fatal{play.argument});
+    std::_Exit(1);
+  }
   if (play.name == "raw") std::cout << play.argument << '\n' << std::flush;
   if (play.name == "die_mid") {
     begin(request);
@@ -174,24 +178,60 @@ void stop(uint64_t id) {
   held.erase(found);
 }
 
-void slot_action(const lines::SlotAction& action) {
-  if (action.path.ends_with("no-memory")) return say(lines::SlotError{"memory", false, "not enough RAM"});
-  if (action.path.ends_with("no-room")) return say(lines::SlotError{"storage", false, "not enough disk"});
-  if (action.path.ends_with("torn"))
-    return say(lines::SlotError{"io", true, "the folder could not be flushed"});
-  if (action.path.ends_with("damaged")) return say(lines::SlotError{"invalid", false, "a digest differs"});
-  if (action.path.ends_with("empty")) return say(lines::Saved{0, 0, 1});
-  if (action.path.ends_with("crash")) std::_Exit(3);
-  switch (action.kind) {
+// What a named file answers with instead of succeeding; nothing for the others.
+std::optional<lines::SlotError> slot_error(const std::string& name) {
+  if (name == "no-memory") return lines::SlotError{"memory", false, "not enough RAM"};
+  if (name == "no-room") return lines::SlotError{"storage", false, "not enough disk"};
+  if (name == "no-device") return lines::SlotError{"io", false, "the device failed"};
+  if (name == "torn") return lines::SlotError{"io", true, "the folder could not be flushed"};
+  if (name == "damaged") return lines::SlotError{"invalid", false, "a digest differs"};
+  // The text of one kind with another kind: nobody may read the text.
+  if (name == "misleading") return lines::SlotError{"storage", false, "invalid: not found, out of memory"};
+  return std::nullopt;
+}
+
+// Names after which there is no engine, or the server ends it.
+void break_off(const std::string& name) {
+  if (name == "crash") std::_Exit(3);
+  if (name != "crash-mid" && name != "fatal" && name != "backwards") return;
+  say(lines::SessionProgress{0, 100});
+  say(lines::SessionProgress{50, 100});
+  if (name == "backwards") say(lines::SessionProgress{49, 100});
+  if (name == "fatal") {
+    say(lines::Fatal{"the transfer failed after device writes began"});
+    say(lines::SlotError{"io", false, "the engine is shutting down"});
+    say(lines::Bye{});
+    std::_Exit(1);
+  }
+  std::_Exit(3);
+}
+
+void finish_slot_action(lines::SlotActionKind kind, bool empty) {
+  switch (kind) {
     case lines::SlotActionKind::save:
-      say(lines::SessionProgress{0, 100});
-      say(lines::SessionProgress{100, 100});
-      return say(lines::Saved{12, 4096, 1.5});
+      return say(lines::Saved{empty ? 0u : 12u, empty ? 0u : 4096u, 1.5});
     case lines::SlotActionKind::restore:
       return say(lines::Restored{12, 11, 4096, 1.5});
     case lines::SlotActionKind::erase:
       return say(lines::Erased{7});
   }
+}
+
+// The last part of the path says what to do, as a prompt's directive does for a request. "held" goes on when
+// a file of that name with ".go" is there, "silent" never.
+void slot_action(const lines::SlotAction& action) {
+  const std::string name = action.path.substr(action.path.rfind('/') + 1);
+  if (const auto error = slot_error(name)) return say(*error);
+  break_off(name);
+  if (name == "silent") return;
+  if (name == "other-answer") return finish_slot_action(lines::SlotActionKind::erase, false);
+  if (action.kind != lines::SlotActionKind::erase) {
+    say(lines::SessionProgress{0, 100});
+    while (name == "held" && ::access((action.path + ".go").c_str(), F_OK) != 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    say(lines::SessionProgress{100, 100});
+  }
+  finish_slot_action(action.kind, name == "empty");
 }
 
 void status() {

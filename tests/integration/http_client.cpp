@@ -31,6 +31,8 @@ void HttpClient::close() {
   socket_ = -1;
 }
 
+void HttpClient::finish_sending() { ::shutdown(socket_, SHUT_WR); }
+
 bool HttpClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -28,6 +28,7 @@ class HttpClient {
   HttpAnswer read_answer(bool head_only = false);
   std::string read_until(std::string_view text);  // raw bytes up to and including it, or what came
   bool closed_by_server();                        // waits for the end of the connection
+  void finish_sending();                          // half a close: the server sees the client leave
   void close();
 
   HttpAnswer get(const std::string& target, const std::string& headers = "");

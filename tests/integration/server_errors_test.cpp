@@ -1,9 +1,7 @@
-// The error table of docs/http-api.md row by row, limits, hosts, keys, origins, slots and the status routes
-// (SRV-2, SRV-3, SES-4), against a running server.
+// The error table of docs/http-api.md row by row, limits, hosts, keys, origins and the status routes
+// (SRV-2, SRV-3), against a running server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fstream>
 
 #include "tests/integration/server_fixture.hpp"
 
@@ -17,10 +15,8 @@ using testing::StartsWith;
 class ServerErrors : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    server_ = new ServerProcess({{"--max-body-mib", "1", "--slot-save-path", "{folder}",
-                                  "--header-timeout-ms", "300", "--body-timeout-ms", "300"},
-                                 {},
-                                 true});
+    server_ = new ServerProcess(
+        {{"--max-body-mib", "1", "--header-timeout-ms", "300", "--body-timeout-ms", "300"}, {}, true});
   }
   static void TearDownTestSuite() {
     delete server_;
@@ -199,47 +195,6 @@ TEST_F(ServerErrors, EngineRefusalIsAnErrorAndGoesOn) {
   EXPECT_EQ(server_->chat("@say(x)").status, 200);
 }
 
-TEST_F(ServerErrors, SlotActions) {
-  EXPECT_EQ(server_->post("/slots/0?action=save", R"({"filename":"a.sess"})").body,
-            R"({"id_slot":0,"filename":"a.sess","n_saved":12,"n_written":4096,"timings":{"save_ms":1.5}})");
-  EXPECT_THAT(server_->journal(), HasSubstr("SAVE slot=0 " + server_->folder() + "/a.sess\n"));
-  expect_error(server_->post("/slots/1?action=restore", R"({"filename":"missing"})"), 404, "not_found_error");
-  std::ofstream(server_->folder() + "/there") << "x";
-  EXPECT_EQ(
-      server_->post("/slots/1?action=restore", R"({"filename":"there"})").body,
-      R"({"id_slot":1,"filename":"there","n_restored":12,"n_read":4096,"n_usable":11,"timings":{"restore_ms":1.5}})");
-  EXPECT_EQ(server_->post("/slots/1?action=erase", "{}").body, R"({"id_slot":1,"n_erased":7})");
-  HttpClient bare(server_->port());
-  bare.send("POST /slots/1?action=erase HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-  EXPECT_EQ(bare.read_answer().status, 200);
-}
-
-TEST_F(ServerErrors, SlotActionErrors) {
-  const std::string file = R"({"filename":"a"})";
-  for (const char* target : {"/slots/2?action=save", "/slots/x?action=save", "/slots/-1?action=save",
-                             "/slots/0?action=eat", "/slots/0", "/slots/99999999999?action=save"})
-    expect_error(server_->post(target, file), 400, "invalid_request_error");
-  for (const char* body : {R"({"filename":"../up"})", R"({"filename":"a/b"})", R"({"filename":""})",
-                           R"({"filename":5})", "{}", R"({"filename":"NUL"})", R"({"filename":"a\u0000b"})"})
-    expect_error(server_->post("/slots/0?action=save", body), 400, "invalid_request_error");
-  expect_error(server_->post("/slots/0?action=save", file, "Origin: https://evil.example\r\n"), 403,
-               "permission_error");
-  expect_error(server_->post("/slots/0?action=erase", file, "Content-Type: text/plain\r\n"), 415,
-               "invalid_request_error");
-  const auto save = [](const std::string& name) {
-    return server_->post("/slots/0?action=save", "{\"filename\":\"" + name + "\"}");
-  };
-  expect_error(save("damaged"), 400, "invalid_request_error");
-  EXPECT_THAT(save("damaged").body, HasSubstr(R"("kind":"invalid")"));
-  expect_error(save("no-memory"), 503, "unavailable_error");
-  expect_error(save("no-room"), 507, "server_error");
-  expect_error(save("torn"), 500, "server_error");
-  EXPECT_THAT(save("torn").body, HasSubstr(R"("kind":"io","published":true)"));
-  expect_error(save("empty"), 500, "server_error");
-  expect_error(save("crash"), 500, "server_error");
-  EXPECT_EQ(server_->chat("@say(x)").status, 200) << "a new engine";
-}
-
 TEST_F(ServerErrors, StatusRoutes) {
   expect_golden("models.json", normalized(server_->get("/v1/models").body));
   EXPECT_THAT(server_->get("/v1/models/bytes").body, HasSubstr(R"({"id":"bytes","object":"model")"));
@@ -278,8 +233,7 @@ TEST_F(ServerErrors, BusySlotsAreShown) {
 }
 
 TEST(ServerWithKeys, PublicRoutesOnlyWithoutOne) {
-  const ServerProcess server(
-      {{"--api-key", "one", "--api-key", "two", "--slot-save-path", "{folder}"}, {}, true});
+  const ServerProcess server({{"--api-key", "one", "--api-key", "two"}, {}, true});
   for (const char* path : {"/health", "/v1/health", "/v1/models", "/models", "/"})
     EXPECT_EQ(server.get(path).status, 200) << path;
   for (const char* path : {"/props", "/slots", "/metrics", "/status", "/nothing"}) {
@@ -292,10 +246,6 @@ TEST(ServerWithKeys, PublicRoutesOnlyWithoutOne) {
   EXPECT_EQ(server.get("/props", "X-Api-Key: two\r\n").status, 200);
   EXPECT_EQ(server.get("/props", "X-Api-Key: three\r\n").status, 401);
   EXPECT_EQ(server.post("/v1/chat/completions", chat_body("x")).status, 401);
-  EXPECT_EQ(
-      server.post("/slots/0?action=erase", "{}", "X-Api-Key: one\r\nOrigin: https://evil.example\r\n").status,
-      403)
-      << "a key does not excuse a foreign page";
 }
 
 // One model answers to every name, unless it was given one.
@@ -313,12 +263,6 @@ TEST(ServerWithAnAlias, OtherNamesAre404) {
           .body,
       HasSubstr(R"("type":"not_found_error")"));
   EXPECT_THAT(server.get("/v1/models/mine").body, HasSubstr(R"({"id":"mine","object":"model")"));
-}
-
-TEST(ServerWithoutSavePath, SlotActionsAre501) {
-  const ServerProcess server;
-  for (const char* action : {"save", "restore", "erase"})
-    EXPECT_EQ(server.post(std::string("/slots/0?action=") + action, R"({"filename":"a"})").status, 501);
 }
 
 TEST(ServerWithFewConnections, MoreOfThemAreTurnedAway) {

@@ -334,9 +334,9 @@ TEST_F(SupervisorTest, SlotActionsGoOneByOne) {
     if (const auto* failed = std::get_if<lines::SlotError>(&outcome)) answers.push_back(failed->kind);
     if (const auto* error = std::get_if<ApiError>(&outcome)) answers.push_back(error->kind);
   };
-  EXPECT_FALSE(supervisor_.slot_action({lines::SlotActionKind::erase, 0, ""}, take));
-  EXPECT_FALSE(supervisor_.slot_action({lines::SlotActionKind::save, 1, "/x/a b"}, take));
-  EXPECT_FALSE(supervisor_.slot_action({lines::SlotActionKind::erase, 1, ""}, take));
+  EXPECT_TRUE(supervisor_.slot_action({lines::SlotActionKind::erase, 0, ""}, take));
+  EXPECT_TRUE(supervisor_.slot_action({lines::SlotActionKind::save, 1, "/x/a b"}, take));
+  EXPECT_TRUE(supervisor_.slot_action({lines::SlotActionKind::erase, 1, ""}, take));
   EXPECT_EQ(process_.sent.size(), 1u);
   say("ERASED 7");
   EXPECT_EQ(process_.sent.back(), "SAVE slot=1 /x/a b");
@@ -345,6 +345,163 @@ TEST_F(SupervisorTest, SlotActionsGoOneByOne) {
   say("SAVED 1 1 1");  // an erase is open, not a save
   EXPECT_EQ(process_.kills, 1);
   EXPECT_THAT(answers, ElementsAre("7", "storage", "io"));
+}
+
+TEST_F(SupervisorTest, ASlotActionThatNobodyWaitsForIsNotBegun) {
+  be_ready();
+  int answers = 0;
+  const auto take = [&](const SlotOutcome&) { ++answers; };
+  const auto begun = supervisor_.slot_action({lines::SlotActionKind::erase, 0, ""}, take);
+  const auto waiting = supervisor_.slot_action({lines::SlotActionKind::erase, 1, ""}, take);
+  ASSERT_TRUE(begun && waiting);
+  supervisor_.abandon_action(*begun);
+  supervisor_.abandon_action(*waiting);
+  supervisor_.abandon_action(99);
+  say("ERASED 7");
+  EXPECT_EQ(answers, 1) << "the engine had that one";
+  EXPECT_THAT(process_.sent, ElementsAre("ERASE slot=0"));
+  EXPECT_EQ(process_.kills, 0);
+}
+
+// The watchdog takes each of them for progress, so they must be some.
+TEST_F(SupervisorTest, ProgressOfASessionFileGoesForwardOnly) {
+  for (const char* lines : {"SESSION 5 9", "SESSION 0 9"}) {
+    SCOPED_TRACE(lines);
+    QuietLog log;
+    FakeProcess process;
+    Supervisor supervisor(process, clock_, log, {});
+    ASSERT_TRUE(supervisor.start().ok());
+    process.on_line("READY 100 2");
+    std::vector<std::string> kinds;
+    const auto id =
+        supervisor.slot_action({lines::SlotActionKind::restore, 0, "/x/a"}, [&](const SlotOutcome& outcome) {
+          if (const auto* error = std::get_if<ApiError>(&outcome)) kinds.push_back(error->kind);
+        });
+    ASSERT_TRUE(id);
+    process.on_line("SESSION 5 9");
+    process.on_line(lines);
+    const bool back = std::string_view(lines) == "SESSION 0 9";
+    EXPECT_EQ(process.kills, back ? 1 : 0);
+    EXPECT_EQ(kinds, back ? std::vector<std::string>{"io"} : std::vector<std::string>{});
+  }
+}
+
+TEST_F(SupervisorTest, AnErasedSlotHasNoProgress) {
+  be_ready();
+  ASSERT_TRUE(supervisor_.slot_action({lines::SlotActionKind::erase, 0, ""}, [](const SlotOutcome&) {}));
+  say("SESSION 0 1");
+  EXPECT_EQ(process_.kills, 1);
+}
+
+TEST_F(SupervisorTest, ASilentSlotActionEndsTheEngineAndSessionLinesKeepIt) {
+  be_ready();
+  ASSERT_TRUE(supervisor_.slot_action({lines::SlotActionKind::save, 0, "/x/a"}, [](const SlotOutcome&) {}));
+  pass(299);
+  say("SESSION 0 9");
+  pass(299);
+  say("SWAIT flush 100");
+  pass(399);
+  EXPECT_EQ(process_.kills, 0);
+  pass(2);
+  EXPECT_EQ(process_.kills, 1);
+}
+
+// SES-3: the slot is lost with the engine; the next request has a new one.
+TEST_F(SupervisorTest, FatalDuringARestoreIsFollowedByANewEngine) {
+  be_ready();
+  std::vector<int> statuses;
+  const auto take = [&](const SlotOutcome& outcome) {
+    if (const auto* error = std::get_if<ApiError>(&outcome)) statuses.push_back(error->status);
+  };
+  ASSERT_TRUE(supervisor_.slot_action({lines::SlotActionKind::restore, 0, "/x/a"}, take));
+  say("SESSION 0 9");
+  say("FATAL the device failed in the middle of a transfer");
+  EXPECT_THAT(statuses, ElementsAre(500));
+  end();
+  EXPECT_EQ(process_.starts, 1);
+  ASSERT_TRUE(supervisor_.slot_action({lines::SlotActionKind::restore, 0, "/x/a"}, take));
+  EXPECT_EQ(process_.starts, 2);
+  say("READY 100 2");
+  EXPECT_THAT(process_.sent, ElementsAre("RESTORE slot=0 /x/a"));
+  say("RESTORED 3 3 9 1");
+  EXPECT_THAT(statuses, ElementsAre(500));
+}
+
+// It still has to write what it holds for others; what it says about lost requests is nobody's any more.
+TEST_F(SupervisorTest, AnEngineMayEndInOrderAfterFatal) {
+  be_ready();
+  const auto lost = ask();
+  ASSERT_TRUE(
+      supervisor_.slot_action({lines::SlotActionKind::restore, 0, "/x/a"}, [](const SlotOutcome&) {}));
+  say("FATAL the device failed");
+  const auto waiting = ask();
+  say(done(1));
+  say("T 1 7");
+  say("SERR io 0 the engine is shutting down");
+  say("DRAIN 1 2");
+  say("BYE");
+  EXPECT_EQ(process_.kills, 0);
+  EXPECT_THAT(lost->said, ElementsAre("lost 500"));
+  EXPECT_THAT(waiting->said, IsEmpty());
+  end();
+  EXPECT_EQ(process_.starts, 2);
+  say("READY 100 2");
+  EXPECT_THAT(process_.sent, ElementsAre("GEN 2 max=4 tokens=1,2,3,4"));
+}
+
+TEST_F(SupervisorTest, AnEngineThatDoesNotEndAfterFatalIsKilled) {
+  be_ready();
+  ASSERT_TRUE(
+      supervisor_.slot_action({lines::SlotActionKind::restore, 0, "/x/a"}, [](const SlotOutcome&) {}));
+  say("FATAL the device failed");
+  pass(20);
+  EXPECT_EQ(process_.kills, 0);
+  pass(1);
+  EXPECT_EQ(process_.kills, 1);
+}
+
+// Or a file that ends every engine would be tried without a pause.
+TEST_F(SupervisorTest, FatalCountsAsAFailureAlthoughTheEndIsInOrder) {
+  be_ready();
+  const auto restore = [this] {
+    return supervisor_.slot_action({lines::SlotActionKind::restore, 0, "/x/a"}, [](const SlotOutcome&) {});
+  };
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(restore());
+    if (supervisor_.starting()) say("READY 100 2");
+    say("FATAL the device failed");
+    say("BYE");
+    end();
+  }
+  const auto refused = restore();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, 503);
+  EXPECT_GT(refused.error().retry_after_s, 0u);
+}
+
+TEST_F(SupervisorTest, AnotherSlotsTokensDoNotUseUpAnActionsAllowance) {
+  be_ready();
+  (void)ask();
+  ASSERT_TRUE(supervisor_.slot_action({lines::SlotActionKind::save, 1, "/x/a"}, [](const SlotOutcome&) {}));
+  say("SWAIT flush 100");
+  say("T 1 7");
+  say(done(1));
+  pass(399);
+  EXPECT_EQ(process_.kills, 0);
+  say("SAVED 3 9 1");
+  EXPECT_EQ(process_.kills, 0);
+}
+
+TEST_F(SupervisorTest, AnActionThatQuitCutsShortIsAnsweredAsARequestIs) {
+  be_ready();
+  std::vector<int> statuses;
+  ASSERT_TRUE(
+      supervisor_.slot_action({lines::SlotActionKind::save, 0, "/x/a"}, [&](const SlotOutcome& outcome) {
+        if (const auto* error = std::get_if<ApiError>(&outcome)) statuses.push_back(error->status);
+      }));
+  supervisor_.shut_down();
+  say("SERR io 0 the engine is shutting down");
+  EXPECT_THAT(statuses, ElementsAre(503));
 }
 
 TEST_F(SupervisorTest, FatalLosesWhatIsOpen) {

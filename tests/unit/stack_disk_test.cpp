@@ -479,6 +479,59 @@ TEST_F(StackDisk, Invariant5_NothingIsImportedBeforeItWasVerified) {
   }
 }
 
+// --- a disk that does not answer
+
+// A read that hangs is waited for as long as reading the prompt again would take; what is stored stays
+// stored.
+TEST_F(StackDisk, DISK1_AReadThatHangsIsNotWaitedForForEver) {
+  constexpr uint64_t kHourNs = 60 * kMinuteNs;
+  StackWorld& world = make(ram_and_disk(8 << 20, 64 << 20));
+  const auto a = prompt_of(1, 300);
+  const Answer first = ask(a);
+  world.shutdown();
+  world.restart();
+  world.reader().set_faults({{IoKind::read, 3, 0, true, kHourNs}});
+  const auto next = next_prompt(a, first, 3, 10);
+  std::vector<InFlight> requests;
+  requests.push_back(world.launch(next, kGenerate));
+  world.step(200);
+  EXPECT_EQ(world.stack().state(requests[0].id), RequestState::placing);
+  world.clock().advance(20 * kMinuteNs / 60);
+  world.step(10);
+  EXPECT_EQ(world.stack().state(requests[0].id), RequestState::placing) << "20 s";
+  world.clock().advance(20 * kMinuteNs / 60);
+  run(requests);
+  EXPECT_EQ(requests[0].answer.placement.reused_tokens, 0u);
+  EXPECT_EQ(to_string(requests[0].answer.placement.cause), "io_error");
+  EXPECT_TRUE(world.log().contains("the disk has answered no read for"));
+  world.reader().set_faults({});
+  ask(prompt_of(2, 100));  // others go on while the reads are still out
+  world.clock().advance(kHourNs);
+  world.settle();
+  world.shutdown();
+  world.restart();
+  expect_reused(static_cast<uint32_t>(next.size()) + 4, Tier::disk,
+                next_prompt(next, requests[0].answer, 4, 10));
+}
+
+// A client that goes away while the disk hangs frees its slot at once.
+TEST_F(StackDisk, DISK1_AHangingReadThatNobodyWaitsForHoldsNoSlot) {
+  StackWorld& world = make(ram_and_disk(8 << 20, 64 << 20));
+  const auto a = prompt_of(1, 300);
+  const Answer first = ask(a);
+  world.shutdown();
+  world.restart();
+  world.reader().set_faults({{IoKind::read, 3, 0, true, 60 * kMinuteNs}});
+  std::vector<InFlight> requests;
+  requests.push_back(world.launch(next_prompt(a, first, 3, 10), kGenerate));
+  world.step(200);
+  world.end(requests[0].id);
+  world.step(10);
+  world.reader().set_faults({});
+  ask(prompt_of(2, 100));
+  expect_reused(304, Tier::disk, next_prompt(a, first, 3, 10));
+}
+
 // --- invariant 6
 
 TEST_F(StackDisk, Invariant6_APinnedConversationIsNotEvictedSupersededExpiredOrRewritten) {

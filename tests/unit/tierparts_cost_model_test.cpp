@@ -28,6 +28,15 @@ TEST(CostModel, B5_TheSlowerOfDiskAndCopyDecides) {
   EXPECT_EQ(model.predict_restore_ns(0, 200 * kMB), 20 * kMs);
 }
 
+TEST(CostModel, B5_DigestsCountForWhatComesFromTheDisk) {
+  CostModel model;
+  model.observe_disk_read(100 * kMB, 100 * kMs);
+  model.observe_digest(100 * kMB, 400 * kMs);
+  model.observe_copy(100 * kMB, 10 * kMs);
+  EXPECT_EQ(model.predict_restore_ns(100 * kMB, 200 * kMB), 400 * kMs);
+  EXPECT_EQ(model.predict_restore_ns(0, 200 * kMB), 20 * kMs) << "from RAM nothing is checked";
+}
+
 TEST(CostModel, B5_ReadingMustBeClearlyCheaper) {
   CostModel model;
   model.observe_disk_read(100 * kMB, 100 * kMs);
