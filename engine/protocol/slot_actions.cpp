@@ -72,7 +72,9 @@ void SlotActions::report() {
   if (view.total_bytes && !total_said_) events_.emit(lines::SessionProgress{0, *view.total_bytes});
   total_said_ = view.total_bytes.has_value();
   for (const uint64_t done : moved) events_.emit(lines::SessionProgress{done, *view.total_bytes});
-  if (view.phase != phase_ && view.phase != SessionView::Phase::moving)
+  // Into the model a state may move in one piece: no line comes meanwhile.
+  const bool blocks = view.phase != SessionView::Phase::moving || moved.empty();
+  if (view.phase != phase_ && blocks)
     events_.emit(lines::SessionWait{name_of(view.phase), allowance_seconds(view.file_bytes)});
   phase_ = view.phase;
   if (view.state == SessionView::State::waiting || view.state == SessionView::State::running) return;

@@ -172,11 +172,12 @@ TEST_F(Session, SES_ASaveTellsItsProgressItsPhasesAndItsEnd) {
 TEST_F(Session, SES_ARestoreTellsItsCheckItsProgressAndItsEnd) {
   SessionView checking = action_view(ActionState::running, ActionPhase::validate, {});
   checking.total_bytes.reset();
-  tiers_.session_script = {checking, action_view(ActionState::running, ActionPhase::moving, {100}),
+  tiers_.session_script = {checking, action_view(ActionState::running, ActionPhase::moving, {}),
+                           action_view(ActionState::running, ActionPhase::moving, {100}),
                            action_view(ActionState::done, ActionPhase::moving, {})};
   post("RESTORE x.sess");
   ASSERT_TRUE(mailbox_.post(EndOfInput{}));
-  EXPECT_THAT(run(), ElementsAre("SWAIT validate 70", "SESSION 0 100", "SESSION 100 100",
+  EXPECT_THAT(run(), ElementsAre("SWAIT validate 70", "SESSION 0 100", "SWAIT transfer 70", "SESSION 100 100",
                                  "RESTORED 12 11 41943040 2.5", "DRAIN 0 0", "BYE"));
 }
 
