@@ -26,10 +26,21 @@ Error corrupt(std::string message) { return make_error(ErrorCode::corrupt, std::
 Status SavedFileWriter::prepare() {
   constexpr bool kReplaces = true;
   STRATA_TRY(check_export_target(files_, plan_.target, kReplaces));
-  STRATA_TRY(files_.create_directory(folder_of(plan_.target)));
+  STRATA_TRY(make_folder());
   STRATA_TRY(check_room());
   STRATA_TRY(file_.create(plan_.bound_bytes));
   return file_.write(encode_session_header(plan_.header), 0);
+}
+
+// Its name must outlive a power loss, too.
+Status SavedFileWriter::make_folder() {
+  const std::string folder = folder_of(plan_.target);
+  if (const auto there = files_.info(folder); there.ok() || there.error().code != ErrorCode::not_found)
+    return there.ok() ? Status() : Status(there.error());
+  STRATA_TRY(files_.create_directory(folder));
+  const Status synced = files_.sync_directory(folder_of(folder));
+  if (!synced && synced.error().code != ErrorCode::unsupported) return synced;
+  return {};
 }
 
 // Also when a file is replaced: until the rename both are there.

@@ -47,6 +47,7 @@ class SavedFileWriter {
   [[nodiscard]] const std::string& note() const { return note_; }  // not empty: the folder cannot be flushed
 
  private:
+  Status make_folder();
   Status check_room();
   FileSystem& files_;
   Plan plan_;

@@ -92,6 +92,9 @@ class SavedSession : public SessionPair {};
 TEST_F(SavedSession, SES1_HiddenFileFlushedRenamedFolderFlushed) {
   make(session_options());
   ask(prompt_of(1, 40), in_slot(0));
+  ASSERT_TRUE(save(0).done());
+  const auto& made = world_->recorded_files().calls;
+  EXPECT_EQ(made.front(), "sync folder") << "of the new folder's own name";
   world_->recorded_files().calls.clear();
   const Outcome saved = save(0);
   ASSERT_TRUE(saved.done()) << saved.view.reason;
@@ -174,7 +177,9 @@ TEST_F(SavedSession, SES1_AShortWriteOrADeadDiskKeepsTheOldFile) {
 TEST_F(SavedSession, SES1_AFolderThatCannotBeFlushedIsOnlyLogged) {
   make(session_options());
   ask(prompt_of(1, 40), in_slot(0));
-  world_->faulty_files().set_plan({{FileCall::sync_directory, 1, EOPNOTSUPP}});
+  FileFault unable{FileCall::sync_directory, 1, EOPNOTSUPP};
+  unable.and_later = true;
+  world_->faulty_files().set_plan({unable});
   const Outcome saved = save(0);
   EXPECT_TRUE(saved.done()) << saved.view.reason;
   EXPECT_TRUE(world_->log().contains("strata: session: the folder of a saved file cannot be flushed"));
