@@ -483,14 +483,13 @@ void Stack::session_over(SessionView::State state) {
   target.last_used_ns = ports_.clock.monotonic_ns();
   session_pool_->trim(session_pool_->budget_bytes());  // nothing is held between actions
   const char* action = to_string(session_->request.kind);
-  const std::string result = state == SessionView::State::done     ? "done"
-                             : state == SessionView::State::failed ? to_string(view.fault)
-                                                                   : "fatal";
-  ports_.metrics.add("strata_session_actions_total",
-                     fmt::format("action=\"{}\",result=\"{}\"", action, result));
+  ports_.metrics.add("strata_session_actions_total", fmt::format("action=\"{}\"", action));
   if (state == SessionView::State::done) return;
+  const char* reason = state == SessionView::State::failed ? to_string(view.fault) : "fatal";
+  ports_.metrics.add("strata_session_failures_total",
+                     fmt::format("action=\"{}\",reason=\"{}\"", action, reason));
   ports_.log.write(LogLevel::warning, fmt::format("strata: session: {} of slot {} failed ({}): {}", action,
-                                                  session_->request.slot, result, view.reason));
+                                                  session_->request.slot, reason, view.reason));
 }
 
 }  // namespace strata

@@ -11,6 +11,7 @@ namespace strata::testing {
 namespace {
 
 constexpr uint64_t kMostCalls = 3000;
+constexpr uint64_t kMostSteps = 1'000'000;
 
 void ask_new(FaultSweep& sweep, uint64_t from, uint64_t count, uint32_t tokens) {
   for (uint64_t i = 0; i < count; ++i) sweep.ask_and_survive(prompt_of(from + i, tokens));
@@ -18,6 +19,18 @@ void ask_new(FaultSweep& sweep, uint64_t from, uint64_t count, uint32_t tokens) 
 
 void go_on_with_all(FaultSweep& sweep) {
   for (size_t i = 0; i < FaultSweep::kStored; ++i) sweep.ask_and_survive(sweep.next_of(i));
+}
+
+// One conversation is saved, moved to the other slot by name, and goes on there; then it is saved over the
+// old file.
+void save_and_restore(FaultSweep& sweep) {
+  using Kind = SessionRequest::Kind;
+  sweep.act_and_survive(Kind::save, 0);
+  sweep.act_and_survive(Kind::erase, 0);
+  sweep.act_and_survive(Kind::restore, 1);
+  go_on_with_all(sweep);
+  sweep.act_and_survive(Kind::save, 1);
+  sweep.world().settle();
 }
 
 }  // namespace
@@ -54,6 +67,8 @@ const std::vector<Scenario>& scenarios() {
          ask_new(sweep, 70, 3, 60);
        },
        [](FaultSweep& sweep) { sweep.world().shutdown(); }},
+      {"by_name", kMuch, kMuch, 2, false, false, [](FaultSweep& sweep) { go_on_with_all(sweep); },
+       save_and_restore},
       {"disk_mode", 0, kMuch, 1, false, false, [](FaultSweep&) {},
        [](FaultSweep& sweep) {
          ask_new(sweep, 80, 2, 60);
@@ -88,6 +103,20 @@ void FaultSweep::ask_and_survive(const std::vector<Token>& prompt) {
   reused_ += answer.placement.reused_tokens;
 }
 
+void FaultSweep::act_and_survive(SessionRequest::Kind kind, SlotId slot) {
+  ASSERT_TRUE(world_->stack().begin_session({kind, slot, "/saved/chat.sess"}).ok());
+  const auto over = [this] {
+    const auto state = world_->stack().session()->state;
+    return state != SessionView::State::waiting && state != SessionView::State::running;
+  };
+  for (uint64_t i = 0; i < kMostSteps && !over(); ++i) world_->step();
+  ASSERT_TRUE(over()) << "the action never ends";
+  const SessionView view = *world_->stack().session();
+  world_->stack().end_session();
+  EXPECT_NE(view.state, SessionView::State::fatal) << "imports are staged";
+  EXPECT_TRUE(view.state == SessionView::State::done || !view.reason.empty());
+}
+
 std::vector<Token> FaultSweep::next_of(size_t i) {
   return next_prompt(stored_[i], expected(stored_[i]), 50 + i, 6);
 }
@@ -103,6 +132,7 @@ void FaultSweep::prepare(const Scenario& scenario, const std::string& layout, in
   options.model = {{"dim", "16"}, {"heads", "1"}, {"kv_heads", "1"}, {"ffn", "16"}, {"window", "16"}};
   options.tiers = ram_and_disk(scenario.ram_bytes, scenario.disk_bytes);
   options.tiers.disk_mode = scenario.disk_mode;
+  options.tiers.session_min_free_bytes = 0;
   make(options);
   request.borders = {32};
   stored_.clear();

@@ -45,6 +45,8 @@ class FaultSweep : public StackPair {
 
   // ---- for scenarios
   void ask_and_survive(const std::vector<Token>& prompt);
+  // A slot is saved, restored or erased by name; what fails says why.
+  void act_and_survive(SessionRequest::Kind kind, SlotId slot);
   [[nodiscard]] const std::vector<Token>& stored(size_t i) const { return stored_[i]; }
   [[nodiscard]] std::vector<Token> next_of(size_t i);
   StackWorld& world() { return *world_; }
