@@ -1,5 +1,6 @@
 #include "engine/server/slot_folder.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,9 +25,23 @@ bool fits_a_line(const std::string& path) {
   return plain && is_valid_utf8(path);
 }
 
+// What is saved there must not go with the folder's name when the power fails. A file system that cannot
+// flush a folder says so at the first save.
+void flush_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return;
+  (void)::fsync(opened);
+  ::close(opened);
+}
+
 Status make_folders(const std::string& path, const std::string& what) {
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
-    if (::mkdir(path.substr(0, slash).c_str(), kFolderMode) != 0 && errno != EEXIST)
+    const std::string folder = path.substr(0, slash);
+    if (::mkdir(folder.c_str(), kFolderMode) == 0)
+      flush_folder_of(folder);
+    else if (errno != EEXIST)
       return errno_error(errno, what);
     if (slash == std::string::npos) return {};
   }
