@@ -1,8 +1,8 @@
 // The whole engine with all its threads at random switching over a real folder: the engine loop, the writer,
-// the threads of the disk queues, of the device and of the model, and a client. Budgets are so small that
-// everything is parked, spilled, evicted and fetched all the time; the engine ends and starts again on the
-// same folder. Answers are exact (invariant 1); under the thread sanitizer nothing races.
-// STRATA_SWITCHING_SECONDS says how long; tools/switching runs it for minutes.
+// the threads of the disk queues, of the device and of the model, the worker of saved sessions, and a client.
+// Budgets are so small that everything is parked, spilled, evicted and fetched all the time; the engine ends
+// and starts again on the same folder. Answers are exact (invariant 1); under the thread sanitizer nothing
+// races. STRATA_SWITCHING_SECONDS says how long; tools/switching runs it for minutes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -114,6 +114,7 @@ class EngineSwitching : public ::testing::Test {
     settings_.tiers = ram_and_disk(600 << 10, 2 << 20);
     settings_.tiers.disk_folder = folder_ / "conversations";
     settings_.tiers.checkpoints_every_tokens = 64;
+    settings_.tiers.session_min_free_bytes = 0;
     for (uint64_t i = 0; i < 8; ++i) agents_.push_back({followed_by(prompt_of(1, 90), 10 + i, 60)});
   }
 
@@ -129,6 +130,13 @@ class EngineSwitching : public ::testing::Test {
       } else if (const auto* done = std::get_if<lines::Done>(&*event)) {
         answered(*done);
         --turns;
+      } else if (std::holds_alternative<lines::Saved>(*event)) {
+        ++saved_;
+      } else if (std::holds_alternative<lines::Restored>(*event)) {
+        ++restored_;
+      } else if (const auto* refused = std::get_if<lines::SlotError>(&*event)) {
+        ASSERT_EQ(refused->kind, "invalid")
+            << refused->reason;  // an empty slot, a file that is not there yet
       } else if (const auto* failed = std::get_if<lines::Failed>(&*event)) {
         ASSERT_FALSE(failed->id.has_value())
             << failed->reason;  // a conversation that is in use cannot be forgotten
@@ -173,10 +181,22 @@ class EngineSwitching : public ::testing::Test {
         engine.post(
             lines::SlotAction{lines::SlotActionKind::erase, static_cast<SlotId>(random_.below(2)), {}});
         return;
+      case 4:
+      case 5:
+        engine.post(
+            lines::SlotAction{lines::SlotActionKind::save, static_cast<SlotId>(random_.below(2)), named()});
+        return;
+      case 6:
+      case 7:
+        engine.post(lines::SlotAction{lines::SlotActionKind::restore, static_cast<SlotId>(random_.below(2)),
+                                      named()});
+        return;
       default:
         return;
     }
   }
+  // One of a few files, of any life.
+  std::string named() { return folder_ / ("saved/" + std::to_string(random_.below(4)) + ".sess"); }
 
   // The same prompt has the same answer, from the cache and without.
   void answered(const lines::Done& done) {
@@ -211,7 +231,7 @@ class EngineSwitching : public ::testing::Test {
   std::map<uint64_t, Open> open_;
   std::map<std::vector<Token>, std::vector<Token>> asked_;
   uint64_t last_id_ = 0;
-  uint64_t turns_ = 0, reused_ = 0, from_disk_ = 0, verified_ = 0;
+  uint64_t turns_ = 0, reused_ = 0, from_disk_ = 0, verified_ = 0, saved_ = 0, restored_ = 0;
 };
 
 TEST_F(EngineSwitching, StaysExactWithAllThreadsAtWork) {
@@ -224,13 +244,16 @@ TEST_F(EngineSwitching, StaysExactWithAllThreadsAtWork) {
   } while (!HasFailure() && (lives < 2 || Clock::now() < until));
   std::printf(
       "%llu lives, %llu turns: %llu with reused tokens, %llu from the disk, %llu verified without the "
-      "cache\n",
+      "cache; %llu saved and %llu restored by name\n",
       static_cast<unsigned long long>(lives), static_cast<unsigned long long>(turns_),
       static_cast<unsigned long long>(reused_), static_cast<unsigned long long>(from_disk_),
-      static_cast<unsigned long long>(verified_));
+      static_cast<unsigned long long>(verified_), static_cast<unsigned long long>(saved_),
+      static_cast<unsigned long long>(restored_));
   EXPECT_GT(reused_, turns_ / 2);
   EXPECT_GT(from_disk_, 0u);
   EXPECT_GT(verified_, 0u);
+  EXPECT_GT(saved_, 0u);
+  EXPECT_GT(restored_, 0u);
 }
 
 }  // namespace
