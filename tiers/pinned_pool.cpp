@@ -63,6 +63,7 @@ class PinnedPool::State : public std::enable_shared_from_this<PinnedPool::State>
   bool touch_growing();
   void drop_growing();
   void keep(const Slab& slab);
+  [[nodiscard]] uint64_t kept_class_for(uint64_t class_size) const;  // 0: none
   Slab take_kept(uint64_t class_size);
   void destroy_oldest();
   void destroy(const Slab& slab);
@@ -110,15 +111,25 @@ Result<HostBufferRef> PinnedPool::State::allocate(uint64_t bytes) {
   }
   const uint64_t size = class_bytes(bytes);
   Slab slab;
-  if (const auto kept = kept_by_class_.find(size); kept != kept_by_class_.end()) {
-    slab = take_kept(size);
+  if (const uint64_t kept = kept_class_for(size); kept != 0) {
+    slab = take_kept(kept);
   } else {
     STRATA_ASSIGN(slab, create(size));
   }
-  in_use_bytes_ += size;
+  in_use_bytes_ += slab.memory.size();
   return HostBufferRef(std::make_shared<PooledBuffer>(
       shared_from_this(), slab,
       [](void* state, const Slab& back) { static_cast<State*>(state)->release(back); }));
+}
+
+// Touching a new slab costs more than the quarter that a kept one may be too large, as long as there is room:
+// callers reckon with their own class.
+uint64_t PinnedPool::State::kept_class_for(uint64_t class_size) const {
+  const auto kept = kept_by_class_.lower_bound(class_size);
+  if (kept == kept_by_class_.end()) return 0;
+  if (kept->first == class_size) return class_size;
+  const bool near = class_size >= kMinSlabFromSystem && kept->first - class_size <= class_size / 4;
+  return near && in_use_bytes_ <= budget_bytes_ / 2 ? kept->first : 0;
 }
 
 Slab PinnedPool::State::take_kept(uint64_t class_size) {

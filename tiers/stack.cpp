@@ -310,9 +310,38 @@ PinnedPool::Backing Stack::pool_backing() const {
 
 // The buffers of what is parked and streamed next, while nobody waits for an answer.
 bool Stack::grow_pools() {
-  if (!active_.empty()) return false;
+  constexpr uint64_t kPauseNs = 20'000'000;  // agents ask again at once
+  if (!active_.empty() || ports_.clock.monotonic_ns() - last_active_ns_ < kPauseNs) return false;
   const uint64_t bytes = largest_block_bytes();
   return ram_->grow_ahead(bytes) || (staging_pool_ && staging_pool_->grow_ahead(bytes));
+}
+
+// A slot that is being read will be parked one day: its buffers are made meanwhile, for a fiftieth of the
+// time, and not while somebody waits for the switch.
+void Stack::grow_while_reading(uint64_t duration_ns) {
+  const uint64_t block_bytes = largest_block_bytes();
+  if (block_bytes == 0 || !ram_->on()) return;
+  const uint64_t needed = unparked_blocks() * PinnedPool::class_bytes(block_bytes);
+  const uint64_t start_ns = ports_.clock.monotonic_ns();
+  while (ram_pool_->allocated_bytes() - ram_pool_->in_use_bytes() < needed &&
+         ports_.clock.monotonic_ns() - start_ns < duration_ns / 50) {
+    if (!ram_->grow_ahead(block_bytes)) return;
+  }
+}
+
+// Of all slots, without a copy in RAM.
+uint64_t Stack::unparked_blocks() const {
+  uint64_t blocks = 0;
+  for (const Slot& each : slots_) {
+    const uint64_t in_ram =
+        static_cast<uint64_t>(std::count_if(each.parts.begin(), each.parts.end(), [](const PartRef& part) {
+          return part->is_block() && part->ram != nullptr;
+        }));
+    const uint64_t all =
+        uint64_t{model_.stages} * (each.length() / std::max(1u, model_.tokens_per_block) + 1);
+    if (!each.empty() && !each.one_shot) blocks += all - std::min(all, in_ram);
+  }
+  return blocks;
 }
 
 void Stack::publish_gauges() {
@@ -342,6 +371,7 @@ uint32_t Stack::read_limit(SlotId id) const {
 
 void Stack::observe_prompt(uint32_t tokens, uint64_t duration_ns) {
   cost_.observe_prompt(tokens, duration_ns);
+  grow_while_reading(duration_ns);
 }
 
 bool Stack::may_decode(SlotId id) { return slot(id).copies_out == 0; }

@@ -236,6 +236,8 @@ class Stack final : public TierStack {
   ConversationId new_conversation();
   void publish_gauges();
   bool grow_pools();
+  void grow_while_reading(uint64_t duration_ns);
+  [[nodiscard]] uint64_t unparked_blocks() const;
   [[nodiscard]] PinnedPool::Backing pool_backing() const;
   [[nodiscard]] Slot& slot(SlotId id) { return slots_.at(static_cast<size_t>(id)); }
   [[nodiscard]] CheckpointRules rules() const;

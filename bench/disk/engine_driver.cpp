@@ -1,6 +1,8 @@
 #include "bench/disk/engine_driver.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "bench/disk/bare_loop.hpp"
 #include "bench/disk/must.hpp"
@@ -93,7 +95,11 @@ void EngineDriver::read(const std::vector<Token>& prompt, const Placement& place
 }
 
 void EngineDriver::settle() {
-  while (tiers().step() || tiers().status().disk_queue_jobs > 0) pause_as_the_engine_does();
+  // Also the memory that is made ahead, which begins only when nothing was asked for a while.
+  do {
+    while (tiers().step() || tiers().status().disk_queue_jobs > 0) pause_as_the_engine_does();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (tiers().step());
 }
 
 void EngineDriver::shutdown() {

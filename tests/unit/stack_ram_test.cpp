@@ -5,6 +5,7 @@
 #include "tests/support/counting_pages.hpp"
 #include "tests/support/stack_pair.hpp"
 #include "tests/support/stored_conversation.hpp"
+#include "tiers/pinned_pool.hpp"
 
 namespace strata::testing {
 namespace {
@@ -166,8 +167,8 @@ TEST_F(StackRam, RAM3_NinetyFivePercentInCommonNeverMix) {
 }
 
 // B-8: one tenant's prompt is not found through another's.
-// What a slot holds and is stored too makes room in the model before the next is restored there; when that restore
-// fails it is still stored.
+// What a slot holds and is stored too makes room in the model before the next is restored there; when that
+// restore fails it is still stored.
 TEST_F(StackRam, RAM3_AStoredConversationLeavesTheSlotBeforeARestore) {
   StackWorldOptions options;
   options.slots = 1;
@@ -435,6 +436,35 @@ TEST_F(StackRam, RAM1_AWholeStateTakesNoMoreRoomThanItHasTokens) {
   EXPECT_EQ(world.stack().status().ram_images, 7u);
   EXPECT_LE(world.stack().status().ram_bytes, 7 * (300u << 10));
   expect_reused(204, Tier::ram, next_prompt(prompt_of(0, 200), first, 9, 10));
+}
+
+// What a slot reads will be parked: its buffers are made meanwhile, and the park makes none.
+TEST_F(StackRam, RAM2_BuffersOfAParkAreMadeWhileThePromptIsRead) {
+  CountingPages pages;
+  StackWorldOptions options;
+  options.slots = 1;
+  options.layout = "attention";
+  options.context = 2100;
+  options.model = {{"tokens_per_block", "1024"}, {"layers", "8"}};
+  options.tiers = ram_tier(64 << 20);
+  options.pages = &pages;
+  StackWorld& world = make(options);
+  const uint64_t block = world.model().info().max_block_bytes[0];
+  ASSERT_GE(block, 2u << 20) << "smaller ones come from the allocator";
+  ASSERT_TRUE(world.ask(prompt_of(1, 1500), 1).failure.empty());
+  EXPECT_EQ(pages.taken_bytes, 0u);
+  world.stack().observe_prompt(1500, 0);
+  EXPECT_EQ(pages.taken_bytes, 0u) << "no time was spent on reading";
+  world.stack().observe_prompt(1500, 1'000'000'000);
+  const uint64_t made = pages.taken_bytes;
+  EXPECT_EQ(made, 2 * PinnedPool::class_bytes(block)) << "as many as the slot has blocks";
+  world.stack().observe_prompt(1500, 1'000'000'000);
+  EXPECT_EQ(pages.taken_bytes, made) << "and no more";
+  ASSERT_TRUE(world.ask(prompt_of(2, 20), 1).failure.empty());
+  EXPECT_EQ(world.stack().status().ram_images, 1u);
+  EXPECT_LE(pages.taken_bytes, made) << "the park made none";
+  world_.reset();
+  EXPECT_EQ(pages.taken_bytes, 0u);
 }
 
 // Large buffers of all pools come from the source of pages that the stack was given.

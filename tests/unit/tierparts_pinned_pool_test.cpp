@@ -284,6 +284,26 @@ TEST(PinnedPool, RAM1_ItGrowsAheadUpToTheBudgetAndNoFurther) {
   EXPECT_FALSE(plain.grow_ahead(16 * kMiB)) << "without a page source nothing is touched ahead";
 }
 
+// A slab that is a little too large and there is better than a new one, while there is room.
+TEST(PinnedPool, RAM1_AKeptSlabOfTheNextClassServesWhileThereIsRoom) {
+  RegisteringDevice device;
+  CountingLog log;
+  CountingPages pages;
+  PinnedPool pool(device, log, 64 * kMiB, {&pages, nullptr});
+  { const auto buffer = pool.allocate(6 * kMiB); }
+  auto near = *pool.allocate(5 * kMiB);
+  EXPECT_EQ(pages.taken_bytes, 6 * kMiB) << "none was made";
+  EXPECT_EQ(near->bytes().size(), 6 * kMiB);
+  EXPECT_EQ(pool.in_use_bytes(), 6 * kMiB) << "counted as what it is";
+  near.reset();
+  const auto far = *pool.allocate(4 * kMiB);
+  EXPECT_EQ(far->bytes().size(), 4 * kMiB) << "half as large again is too large";
+  const auto much = *pool.allocate(40 * kMiB);
+  const auto exact = *pool.allocate(5 * kMiB);
+  EXPECT_EQ(exact->bytes().size(), 5 * kMiB) << "beyond half of the budget every byte counts";
+  EXPECT_LE(pool.allocated_bytes(), 64 * kMiB);
+}
+
 TEST(PinnedPool, RAM1_WhatGrowsAheadGivesWayAndIsCounted) {
   RegisteringDevice device;
   CountingLog log;
