@@ -7,6 +7,7 @@
 
 #include "core/digest.hpp"
 #include "core/limits.hpp"
+#include "core/pieces.hpp"
 #include "core/session_file.hpp"
 #include "core/stored_file.hpp"
 
@@ -14,7 +15,6 @@ namespace strata {
 
 namespace {
 
-constexpr size_t kPieceBytes = 4 * limits::kMiB;
 constexpr int kLooks = 3;  // at a conversation that a server replaces while it is being read
 
 bool is_index_name(std::string_view name) { return name.ends_with(".idx") || name.ends_with(".idx.bad"); }
@@ -134,15 +134,14 @@ class PartCheck {
 
   Status check(const StoredFile& file, ConversationId id, const ManifestPart& part) {
     DigestStream digest(PartPlace{id, part.stage, part.first, part.kind});
-    piece_.resize(std::max<size_t>(piece_.size(), std::min<uint64_t>(kPieceBytes, part.length)));
-    for (uint64_t done = 0; done < part.length;) {
-      const auto piece = std::span(piece_).first(std::min<uint64_t>(piece_.size(), part.length - done));
+    const auto take = [&](std::span<std::byte> piece, uint64_t done) -> Status {
       STRATA_TRY(file.read(piece, part.offset + done));
       digest.update(piece);
-      done += piece.size();
       verification_.checked_bytes += piece.size();
       progress_(piece.size());
-    }
+      return {};
+    };
+    STRATA_TRY(in_pieces(piece_, part.length, take));
     if (digest.finish() == part.digest) return {};
     return corrupt(fmt::format("{} of stage {} at token {} ({} bytes at {}) does not match its digest",
                                to_string(part.kind), part.stage, part.first, part.length, part.offset));

@@ -8,13 +8,12 @@
 
 #include "core/digest.hpp"
 #include "core/limits.hpp"
+#include "core/pieces.hpp"
 #include "core/session_export.hpp"
 
 namespace strata {
 
 namespace {
-
-constexpr size_t kPieceBytes = 4 * limits::kMiB;
 
 Error invalid(std::string message) { return make_error(ErrorCode::invalid, std::move(message)); }
 Error corrupt(std::string message) { return make_error(ErrorCode::corrupt, std::move(message)); }
@@ -55,11 +54,7 @@ Status SavedFileWriter::check_room() {
 }
 
 Status SavedFileWriter::finish(const Manifest& manifest, uint64_t manifest_offset) {
-  const std::vector<std::byte> bytes = encode_manifest(manifest);
-  STRATA_TRY(file_.write(bytes, manifest_offset));
-  const SessionTrailer trailer{manifest_offset, bytes.size(), digest_bytes(bytes)};
-  STRATA_TRY(file_.write(encode_session_trailer(trailer), manifest_offset + bytes.size()));
-  file_bytes_ = manifest_offset + bytes.size() + kSessionTrailerBytes;
+  STRATA_ASSIGN(file_bytes_, write_saved_end(file_, manifest, manifest_offset));
   return file_.cut(file_bytes_);  // a state may be smaller than its place
 }
 
@@ -68,11 +63,7 @@ Status SavedFileWriter::publish() {
   STRATA_TRY(check_export_target(files_, plan_.target, kReplaces));  // it took a while
   STRATA_TRY(file_.rename_to(plan_.target));
   published_ = true;
-  const Status synced = files_.sync_directory(folder_of(plan_.target));
-  if (synced) return {};
-  if (synced.error().code != ErrorCode::unsupported)
-    return with_context(synced.error(), plan_.target + " is written, but may not outlive a power loss");
-  note_ = synced.error().message;
+  STRATA_ASSIGN(note_, flush_name(files_, plan_.target));
   return {};
 }
 
@@ -191,21 +182,21 @@ Status SavedFileReader::check_manifest(const SessionTrailer& trailer) {
 }
 
 Status SavedFileReader::verify(const std::atomic<bool>& stop) {
-  std::vector<std::byte> piece(kPieceBytes);
-  for (const ManifestPart& part : manifest_.parts) STRATA_TRY(verify_part(part, piece, stop));
+  std::vector<std::byte> buffer;
+  for (const ManifestPart& part : manifest_.parts) STRATA_TRY(verify_part(part, buffer, stop));
   return {};
 }
 
-Status SavedFileReader::verify_part(const ManifestPart& part, std::span<std::byte> piece,
+Status SavedFileReader::verify_part(const ManifestPart& part, std::vector<std::byte>& buffer,
                                     const std::atomic<bool>& stop) {
   DigestStream digest({manifest_.head.id, part.stage, part.first, part.kind});
-  for (uint64_t done = 0; done < part.length;) {
+  const auto take = [&](std::span<std::byte> piece, uint64_t done) -> Status {
     if (stop.load(std::memory_order_relaxed)) return make_error(ErrorCode::cancelled, "cancelled");
-    const auto now = piece.first(std::min<uint64_t>(piece.size(), part.length - done));
-    STRATA_TRY(read(now, part.offset + done));
-    digest.update(now);
-    done += now.size();
-  }
+    STRATA_TRY(read(piece, part.offset + done));
+    digest.update(piece);
+    return {};
+  };
+  STRATA_TRY(in_pieces(buffer, part.length, take));
   if (digest.finish() == part.digest) return {};
   return corrupt(fmt::format("session file: {} of stage {} at token {} does not match its digest",
                              to_string(part.kind), part.stage, part.first));

@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/file_system.hpp"
 #include "core/identity.hpp"
@@ -93,7 +94,7 @@ class SavedFileReader {
   Result<SessionTrailer> read_trailer();
   Status read_manifest(const SessionTrailer& trailer);
   Status check_manifest(const SessionTrailer& trailer);
-  Status verify_part(const ManifestPart& part, std::span<std::byte> piece, const std::atomic<bool>& stop);
+  Status verify_part(const ManifestPart& part, std::vector<std::byte>& buffer, const std::atomic<bool>& stop);
   [[nodiscard]] uint64_t max_manifest_bytes() const;
   [[nodiscard]] uint64_t max_file_bytes() const;
 

@@ -10,6 +10,7 @@
 #include "core/digest.hpp"
 #include "core/folder_check.hpp"
 #include "core/limits.hpp"
+#include "core/pieces.hpp"
 #include "core/stored_file.hpp"
 #include "core/temporary_file.hpp"
 
@@ -17,7 +18,6 @@ namespace strata {
 
 namespace {
 
-constexpr size_t kPieceBytes = 4 * limits::kMiB;
 constexpr int kTries = 3;  // at a conversation that a server replaces while it is being copied
 
 // Names that a conversation folder uses itself: a saved session of such a name would be taken for its own.
@@ -27,15 +27,6 @@ bool is_reserved(const std::string& name) {
              std::initializer_list<const char*>{"sess", "idx", "idx.tmp", "idx.bad"},
              [&](const char* extension) { return parse_conversation_file_name(name, extension).ok(); }) ||
          name.ends_with(".idx") || name.ends_with(".idx.bad");  // read as an index, whoever's it is
-}
-
-Status publish(FileSystem& files, TemporaryFile& written, const std::string& target) {
-  STRATA_TRY(written.sync());
-  STRATA_TRY(written.rename_to(target));
-  const Status synced = files.sync_directory(folder_of(target));
-  if (!synced && synced.error().code != ErrorCode::unsupported)
-    return with_context(synced.error(), target + " is written, but may not outlive a power loss");
-  return {};
 }
 
 class Copy {
@@ -54,10 +45,7 @@ class Copy {
     STRATA_TRY(to.create(file_bytes));
     STRATA_TRY(to.write(encode_session_header(layout_.header), 0));
     for (size_t file = 0; file < stored_.head.files.size(); ++file) STRATA_TRY(copy_parts_in(file, to));
-    const std::vector<std::byte> manifest = encode_manifest(layout_.manifest);
-    STRATA_TRY(to.write(manifest, layout_.manifest_offset));
-    const SessionTrailer trailer{layout_.manifest_offset, manifest.size(), digest_bytes(manifest)};
-    STRATA_TRY(to.write(encode_session_trailer(trailer), layout_.manifest_offset + manifest.size()));
+    STRATA_TRY(write_saved_end(to, layout_.manifest, layout_.manifest_offset));
     return ExportReport{stored_.head.id, stored_.head.token_count, stored_.parts.size(), inherited_,
                         file_bytes};
   }
@@ -81,16 +69,15 @@ class Copy {
     ManifestPart& saved = layout_.manifest.parts[index];
     DigestStream found({owner, part.stage, part.first, part.kind});
     DigestStream made({stored_.head.id, part.stage, part.first, part.kind});
-    piece_.resize(std::max<size_t>(piece_.size(), std::min<uint64_t>(kPieceBytes, part.length)));
-    for (uint64_t done = 0; done < part.length;) {
-      const auto piece = std::span(piece_).first(std::min<uint64_t>(piece_.size(), part.length - done));
+    const auto take = [&](std::span<std::byte> piece, uint64_t done) -> Status {
       STRATA_TRY(from.read(piece, part.offset + done));
       found.update(piece);
       made.update(piece);
       STRATA_TRY(to.write(piece, saved.offset + done));
-      done += piece.size();
       progress_(piece.size());
-    }
+      return {};
+    };
+    STRATA_TRY(in_pieces(piece_, part.length, take));
     if (found.finish() != part.digest)
       return make_error(ErrorCode::corrupt,
                         fmt::format("{} of stage {} at token {} does not match its digest",
@@ -123,7 +110,9 @@ Result<ExportReport> export_once(FileSystem& files, Random& random, const Export
   TemporaryFile to(files, fmt::format("{}/.strata-{:016x}.tmp", folder_of(request.target), random.next()));
   STRATA_ASSIGN(const ExportReport report, Copy(files, request, stored, progress).write(to));
   STRATA_TRY(check_export_target(files, request.target, request.force));  // it took a while
-  STRATA_TRY(publish(files, to, request.target));
+  STRATA_TRY(to.sync());
+  STRATA_TRY(to.rename_to(request.target));
+  STRATA_TRY(flush_name(files, request.target));
   return report;
 }
 
@@ -157,6 +146,14 @@ SavedLayout lay_out_saved(const Manifest& stored) {
   layout.header.configuration_identity = head.configuration_identity;
   layout.header.tokens_per_block = head.tokens_per_block;
   return layout;
+}
+
+Result<uint64_t> write_saved_end(TemporaryFile& to, const Manifest& manifest, uint64_t offset) {
+  const std::vector<std::byte> bytes = encode_manifest(manifest);
+  STRATA_TRY(to.write(bytes, offset));
+  const SessionTrailer trailer{offset, bytes.size(), digest_bytes(bytes)};
+  STRATA_TRY(to.write(encode_session_trailer(trailer), offset + bytes.size()));
+  return offset + bytes.size() + kSessionTrailerBytes;
 }
 
 Status check_export_target(FileSystem& files, const std::string& target, bool force) {

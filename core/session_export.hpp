@@ -20,6 +20,8 @@
 
 namespace strata {
 
+class TemporaryFile;  // core/temporary_file.hpp
+
 // Where everything lies in a self-contained file.
 struct SavedLayout {
   SessionHeader header;
@@ -30,6 +32,9 @@ struct SavedLayout {
 // Parts in the manifest's order, each on the next multiple of the alignment. What binds a conversation to one
 // run is taken away: a saved file is somebody's.
 [[nodiscard]] SavedLayout lay_out_saved(const Manifest& stored);
+
+// Manifest and trailer behind the last extent of a self-contained file; returns how long the file is then.
+Result<uint64_t> write_saved_end(TemporaryFile& to, const Manifest& manifest, uint64_t offset);
 
 struct ExportRequest {
   std::string folder;

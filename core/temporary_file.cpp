@@ -9,6 +9,14 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
 }
 
+Result<std::string> flush_name(FileSystem& files, const std::string& path) {
+  const Status synced = files.sync_directory(folder_of(path));
+  if (synced) return std::string();
+  if (synced.error().code != ErrorCode::unsupported)
+    return with_context(synced.error(), path + " is written, but may not outlive a power loss");
+  return synced.error().message;
+}
+
 Status TemporaryFile::create(uint64_t length) {
   STRATA_ASSIGN(handle_, files_.open(path_, OpenMode::create_exclusive, Caching::buffered));
   created_ = true;

@@ -17,6 +17,11 @@ namespace strata {
 // The folder a path lies in; "." without one.
 [[nodiscard]] std::string folder_of(const std::string& path);
 
+// Flushes the folder of a file that just got its name. Errors: the file "is written, but may not outlive a
+// power loss". A file system that cannot flush folders is no error: its reason is returned then, otherwise
+// nothing.
+Result<std::string> flush_name(FileSystem& files, const std::string& path);
+
 class TemporaryFile {
  public:
   TemporaryFile(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}

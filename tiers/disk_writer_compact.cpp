@@ -5,13 +5,12 @@
 
 #include "core/digest.hpp"
 #include "core/limits.hpp"
+#include "core/pieces.hpp"
 #include "tiers/disk_writer.hpp"
 
 namespace strata {
 
 namespace {
-
-constexpr uint64_t kPieceBytes = 4 * limits::kMiB;
 
 // Whatever happens, files are closed.
 class Files {

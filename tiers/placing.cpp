@@ -412,9 +412,15 @@ std::vector<HostBufferRef> Stack::keep_buffers(const std::vector<PartRef>& parts
   }
   // A copy of what lies on disk is not worth an image that does not.
   if (bytes == 0 || !keep || ram_->make_room(bytes, RamTier::Loss::forbidden)) return {};
+  return ram_buffers(parts, [](const Part& part) { return part.ram == nullptr; });
+}
+
+// In the order of the parts, null for those that are not wanted; all of them or none.
+std::vector<HostBufferRef> Stack::ram_buffers(const std::vector<PartRef>& parts,
+                                              const std::function<bool(const Part&)>& wanted) {
   std::vector<HostBufferRef> buffers(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i]->ram) continue;
+    if (!wanted(*parts[i])) continue;
     auto buffer = ram_->allocate(parts[i]->bytes);
     if (!buffer.ok()) return {};
     buffers[i] = std::move(*buffer);

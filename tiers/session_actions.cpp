@@ -373,14 +373,7 @@ std::vector<HostBufferRef> Stack::buffers_for_checkpoints(const Image& image) {
   const auto refused =
       options_.disk_mode ? working_room(bytes) : ram_->make_room(bytes, RamTier::Loss::forbidden);
   if (bytes == 0 || refused) return {};
-  std::vector<HostBufferRef> buffers(image.parts.size());
-  for (size_t i = 0; i < image.parts.size(); ++i) {
-    if (!kept(*image.parts[i])) continue;
-    auto buffer = ram_->allocate(align_up(image.parts[i]->bytes, limits::kAlignment));
-    if (!buffer.ok()) return {};
-    buffers[i] = std::move(*buffer);
-  }
-  return buffers;
+  return ram_buffers(image.parts, kept);
 }
 
 void Stack::move_saved(Slot& target) {

@@ -136,6 +136,8 @@ class Stack final : public TierStack {
   [[nodiscard]] Status empty_if_stored(Slot& slot);
   void start_restore(Active& active, Slot& slot);
   std::vector<HostBufferRef> keep_buffers(const std::vector<PartRef>& parts, bool keep);
+  std::vector<HostBufferRef> ram_buffers(const std::vector<PartRef>& parts,
+                                         const std::function<bool(const Part&)>& wanted);
   [[nodiscard]] uint64_t patience_ns(uint32_t tokens) const;
   std::optional<SkipReason> no_memory_for(const Restore::Request& request);
   void do_without_restore(Active& active, Slot& slot, SkipReason why);

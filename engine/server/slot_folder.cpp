@@ -1,6 +1,5 @@
 #include "engine/server/slot_folder.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "core/posix/file_system.hpp"
+#include "core/temporary_file.hpp"
 #include "engine/server/file_name_policy.hpp"
 #include "engine/server/utf8.hpp"
 
@@ -27,20 +28,12 @@ bool fits_a_line(const std::string& path) {
 
 // What is saved there must not go with the folder's name when the power fails. A file system that cannot
 // flush a folder says so at the first save.
-void flush_folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
-  const int opened = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (opened < 0) return;
-  (void)::fsync(opened);
-  ::close(opened);
-}
-
 Status make_folders(const std::string& path, const std::string& what) {
+  PosixFileSystem files;
   for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string folder = path.substr(0, slash);
     if (::mkdir(folder.c_str(), kFolderMode) == 0)
-      flush_folder_of(folder);
+      (void)files.sync_directory(folder_of(folder));
     else if (errno != EEXIST)
       return errno_error(errno, what);
     if (slash == std::string::npos) return {};

@@ -305,6 +305,7 @@ void Slots::add_block(uint64_t id, uint32_t stage, uint32_t first, uint32_t coun
 
 void Slots::place(Import& import, uint32_t block, uint32_t count, std::span<const std::byte> from) {
   const uint32_t first = block * tokens_per_block_;
+  const bool dead_cells = retired_.tokens() > 0;
   if (block < import.placed) {  // it comes again, and takes the earlier one's place
     llama_memory_seq_rm(llama_get_memory(context_.get()), import.staging, static_cast<llama_pos>(first),
                         static_cast<llama_pos>(first + tokens_per_block_));
@@ -316,6 +317,7 @@ void Slots::place(Import& import, uint32_t block, uint32_t count, std::span<cons
   try {
     place_block(import, block, count, from);
   } catch (const Failure&) {
+    if (!dead_cells) throw;
     release_retired();  // cells may be what was missing; and what was freed for the block is no gap then
     place_block(import, block, count, from);
   }

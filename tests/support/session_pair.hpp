@@ -33,6 +33,15 @@ class SessionPair : public StackPair {
     options.tiers.session_min_free_bytes = 0;
     return options;
   }
+  // Parts in the slot, in RAM and on the disk.
+  static StackWorldOptions hybrid_in_disk_mode() {
+    StackWorldOptions options = session_options("hybrid");
+    options.tiers = ram_and_disk(0, 64 * limits::kMiB);
+    options.tiers.disk_mode = true;
+    options.tiers.checkpoints_every_tokens = 64;
+    options.tiers.session_min_free_bytes = 0;
+    return options;
+  }
 
   [[nodiscard]] bool over() const {
     const auto state = world_->stack().session()->state;

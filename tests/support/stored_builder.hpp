@@ -101,6 +101,21 @@ inline StoredBuilder stored_child(const StoredBuilder& from) {
   return builder;
 }
 
+// Two conversations of a few bytes, one with a part of the other: what the golden files are made of.
+inline void write_small_pair(FakeFileSystem& files) {
+  StoredBuilder origin(kStoredParent, 1000);
+  origin.tokens(100);
+  origin.add(PartKind::block, 0, 100, 40);
+  origin.write(files);
+  StoredBuilder small(kStoredChild, 2000);
+  small.tokens(120);
+  small.manifest.head.label = "sub agent";
+  small.inherit(origin, 0);
+  small.add(PartKind::block, 100, 20, 30);
+  small.add(PartKind::live, 120, 0, 20);
+  small.write(files);
+}
+
 // A session saved by name.
 inline StoredBytes self_contained_session() {
   StoredBuilder builder = stored_parent();

@@ -16,7 +16,6 @@ namespace strata {
 namespace {
 
 using testing::FakeFileSystem;
-using testing::StoredBuilder;
 
 const std::string kTarget = "/out/chat.sess";
 
@@ -25,17 +24,7 @@ class SavedFile : public ::testing::Test {
   SavedFile() {
     EXPECT_TRUE(files_.create_directory("/out"));
     EXPECT_TRUE(files_.create_directory(testing::kStoreFolder));
-    StoredBuilder origin(testing::kStoredParent, 1000);
-    origin.tokens(100);
-    origin.add(PartKind::block, 0, 100, 40);
-    origin.write(files_);
-    StoredBuilder small(testing::kStoredChild, 2000);
-    small.tokens(120);
-    small.manifest.head.label = "sub agent";
-    small.inherit(origin, 0);
-    small.add(PartKind::block, 100, 20, 30);
-    small.add(PartKind::live, 120, 0, 20);
-    small.write(files_);
+    testing::write_small_pair(files_);
     EXPECT_TRUE(export_stored(files_, random_,
                               {testing::kStoreFolder, "conv-00000000000000b2.idx", "/out/exported", false},
                               [](uint64_t) {}));

@@ -53,17 +53,7 @@ class SessionExport : public ::testing::Test {
 };
 
 TEST_F(SessionExport, GoldenBytes) {  // SES-7
-  StoredBuilder origin(testing::kStoredParent, 1000);
-  origin.tokens(100);
-  origin.add(PartKind::block, 0, 100, 40);
-  origin.write(files_);
-  StoredBuilder small(testing::kStoredChild, 2000);
-  small.tokens(120);
-  small.manifest.head.label = "sub agent";
-  small.inherit(origin, 0);
-  small.add(PartKind::block, 100, 20, 30);
-  small.add(PartKind::live, 120, 0, 20);
-  small.write(files_);
+  testing::write_small_pair(files_);
   ASSERT_TRUE(run(files_).ok());
   testing::expect_golden("session_saved_v1.hex", testing::hex_dump(files_.get(kTarget)));
 }

@@ -476,12 +476,7 @@ TEST_F(ReclaimingSave, RAM7_CheckpointsGoFromTheBackWhenNothingElseIsLeft) {
 // --- parts from wherever they live
 
 TEST_F(SavedSession, SES5_PartsComeFromTheSlotFromRamAndFromTheDisk) {
-  StackWorldOptions options = session_options("hybrid");
-  options.tiers = ram_and_disk(0, 64 * limits::kMiB);
-  options.tiers.disk_mode = true;
-  options.tiers.checkpoints_every_tokens = 64;
-  options.tiers.session_min_free_bytes = 0;
-  make(options);
+  make(hybrid_in_disk_mode());
   const auto prompt = prompt_of(1, 300);
   const Answer first = ask(prompt, in_slot(0));
   ask(prompt_of(2, 100), in_slot(0));
@@ -498,12 +493,7 @@ TEST_F(SavedSession, SES5_PartsComeFromTheSlotFromRamAndFromTheDisk) {
 }
 
 TEST_F(SavedSession, SES5_ACheckpointThatCannotBeReadAnyMoreIsLeftOut) {
-  StackWorldOptions options = session_options("hybrid");
-  options.tiers = ram_and_disk(0, 64 * limits::kMiB);
-  options.tiers.disk_mode = true;
-  options.tiers.checkpoints_every_tokens = 64;
-  options.tiers.session_min_free_bytes = 0;
-  make(options);
+  make(hybrid_in_disk_mode());
   const auto prompt = prompt_of(1, 300);
   const Answer first = ask(prompt, in_slot(0));
   ask(prompt_of(2, 100), in_slot(0));
